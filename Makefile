@@ -1,0 +1,41 @@
+# The two commands of the README (make demo, make test), and what the people who build perdure run.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test check soak bench dist clean
+
+demo: $(STAMP)
+	$(BIN)/perdure demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -m "not soak" $(TESTS)
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell src docs tests README.md ARCHITECTURE.md
+
+soak: $(STAMP)
+	$(BIN)/python -m pytest -m soak -s $(TESTS)
+
+bench: $(STAMP)
+	$(BIN)/python bench/run.py
+
+dist: $(STAMP)
+	$(BIN)/python -m build --outdir dist .
+
+# Debian's python3 comes without ensurepip unless python3-venv is installed: then the system's pip
+# fills the environment from outside.
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) 2>/dev/null || { rm -rf $(VENV) && $(PYTHON) -m venv --without-pip $(VENV); }
+	if $(BIN)/python -m pip --version >/dev/null 2>&1; \
+	then $(BIN)/python -m pip install -q -c constraints.txt -e '.[test]'; \
+	else $(PYTHON) -m pip --python $(BIN)/python install -q -c constraints.txt -e '.[test]'; fi
+	touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) dist build

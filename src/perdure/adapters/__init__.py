@@ -1,0 +1,1 @@
+"""What perdure knows about particular programs."""

@@ -1,0 +1,1 @@
+"""The command line. Only it, the worker's entry and `perdure.task` read the environment."""

@@ -1,0 +1,1 @@
+"""The SQLite cache for commands: may be deleted at any time."""

@@ -1,0 +1,1 @@
+"""What one launch did, appended line by line by its only writer."""

@@ -1,0 +1,1 @@
+"""Turns: read the logs, decide, record, launch."""

@@ -1,0 +1,1 @@
+"""What perdure decides. Pure: a snapshot in, a decision out."""

@@ -1,0 +1,1 @@
+"""The messages between a task and its scheduler. Pure."""

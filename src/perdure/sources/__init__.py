@@ -1,0 +1,1 @@
+"""Where saves come from."""

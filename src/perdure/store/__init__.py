@@ -1,0 +1,1 @@
+"""Where everything true is kept: drivers, logs, blocks, packs, checkpoints."""

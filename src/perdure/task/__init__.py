@@ -1,0 +1,1 @@
+"""The library that a user's program imports. Standard library only."""

@@ -1,0 +1,1 @@
+"""Runs attempts on a host."""

@@ -1,0 +1,1 @@
+"""Turn work into a running process: one module a kind of work."""
