@@ -1,0 +1,151 @@
+"""What a job's log says: launches, who was sealed and fenced, what people wished, what is settled.
+
+A fold that is fed as the log is read on. Pure: what follows from it is decided in `policy`.
+
+Source: docs/store-format.md, "Job log".
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from perdure.store.layout import LaunchId, StepKey, TaskKey
+from perdure.store.log import Entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRef:
+    """A lineage of a step, and what it runs.
+
+    Attributes:
+        index: of the task in the step's order; None for chunks formed as the job runs.
+        values: parameter values by name, where there is no index.
+    """
+
+    task: TaskKey
+    index: int | None = None
+    values: Mapping[str, str] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in records."""
+        described: dict[str, Any] = {"task": self.task}
+        if self.index is not None:
+            described["index"] = self.index
+        if self.values is not None:
+            described["values"] = dict(self.values)
+        return described
+
+    @staticmethod
+    def from_json(described: Mapping[str, Any]) -> "TaskRef":
+        """The opposite of `to_json`."""
+        return TaskRef(
+            task=TaskKey(described["task"]),
+            index=described.get("index"),
+            values=described.get("values"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchIntent:
+    """A worker that was to be started.
+
+    Attributes:
+        number: of the record.
+        tasks: lineages that it is to take, in order.
+        shares: whether it takes shares of the step after those.
+    """
+
+    number: int
+    launch: LaunchId
+    token: str
+    step: StepKey
+    tasks: tuple[TaskRef, ...]
+    shares: bool
+    resources: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A suspend, cancel or resume, at its number."""
+
+    number: int
+    kind: str
+    scope: Mapping[str, Any]
+    by: str = ""
+    lifts: int = 0
+    is_now: bool = False
+
+
+@dataclass(slots=True)
+class JobLogState:
+    """The fold of a job's log.
+
+    Attributes:
+        launches: by launch id, in the order of the log.
+        launched: the engine's ids, by token.
+        started: the last ``started`` record's fields, by launch.
+        seals, fences: launches taken to be dead; and how much of their journals counts.
+        wishes: what people and hosts asked for, in order.
+        settled: by step index, the last ``settled`` record; the whole job's under None.
+    """
+
+    launches: dict[LaunchId, LaunchIntent] = field(default_factory=dict)
+    launched: dict[str, Any] = field(default_factory=dict)
+    started: dict[LaunchId, Mapping[str, Any]] = field(default_factory=dict)
+    seals: dict[LaunchId, int] = field(default_factory=dict)
+    fences: dict[LaunchId, int] = field(default_factory=dict)
+    wishes: list[Wish] = field(default_factory=list)
+    settled: dict[StepKey | None, Entry] = field(default_factory=dict)
+    last: int = 0
+
+    def read(self, entries: Iterable[Entry]) -> None:
+        """Fold further entries; unknown kinds are passed over."""
+        for entry in entries:
+            self._fold(entry)
+            self.last = entry.number
+
+    def _fold(self, entry: Entry) -> None:
+        fields = entry.header
+        match entry.kind:
+            case "launch":
+                intent = _launch(entry)
+                self.launches.setdefault(intent.launch, intent)
+            case "launched":
+                self.launched[str(fields["token"])] = fields.get("ids")
+            case "started":
+                self.started[LaunchId(fields["launch"])] = fields
+            case "seal":
+                self.seals.setdefault(LaunchId(fields["launch"]), entry.number)
+            case "fence":
+                self.fences.setdefault(LaunchId(fields["launch"]), int(fields["offset"]))
+            case "suspend" | "cancel" | "resume":
+                self.wishes.append(_wish(entry))
+            case "settled":
+                self.settled[fields.get("step")] = entry
+            case _:
+                pass
+
+
+def _launch(entry: Entry) -> LaunchIntent:
+    fields = entry.header
+    return LaunchIntent(
+        number=entry.number,
+        launch=LaunchId(fields["launch"]),
+        token=str(fields["token"]),
+        step=StepKey(fields["step"]),
+        tasks=tuple(TaskRef.from_json(ref) for ref in fields.get("tasks", ())),
+        shares=bool(fields.get("shares", False)),
+        resources=fields.get("resources", {}),
+    )
+
+
+def _wish(entry: Entry) -> Wish:
+    fields = entry.header
+    return Wish(
+        number=entry.number,
+        kind=entry.kind,
+        scope=fields.get("scope", {}),
+        by=str(fields.get("by", "")),
+        lifts=int(fields.get("lifts", 0)),
+        is_now=bool(fields.get("now", False)),
+    )

@@ -1,0 +1,199 @@
+"""What a lineage's log says: who owns it, where it goes on from, what is void. Pure.
+
+Source: docs/journal-format.md, "Logs" (owner, point) and docs/store-format.md, "Lineage log".
+Number 0 stands for the share: the claim of first attempts that lies outside of the log.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.store.layout import LaunchId
+from perdure.store.log import Entry
+
+#: The number by which a save names the share as its claim.
+SHARE = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A launch took the lineage.
+
+    Attributes:
+        number: in the log; `SHARE` for a share.
+        values: the parameter values that the attempt runs; None: the lineage's own.
+        split: parameter values that became lineages of their own with this claim.
+    """
+
+    number: int
+    attempt: int
+    launch: LaunchId
+    base: int | None = None
+    values: Mapping[str, str] | None = None
+    split: tuple[Mapping[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Save:
+    """A checkpoint that was committed; ``header`` is its manifest's.
+
+    Attributes:
+        parent: the checkpoint that was the point when this one was saved.
+        is_void: passed over by a claim or branch (a side branch), or added by nobody's right.
+    """
+
+    number: int
+    claim: int
+    header: Mapping[str, Any]
+    parent: int | None
+    is_void: bool
+    is_pruned: bool
+    is_pinned: bool
+
+    @property
+    def content(self) -> str:
+        """Its content id."""
+        return str(self.header.get("content", ""))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """A person chose where the lineage goes on from."""
+
+    number: int
+    base: int | None
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lineage:
+    """The fold of one lineage's log.
+
+    Attributes:
+        claims: in order, the share first.
+        owner: the launch that may add saves; None: nobody (no claim yet, or a branch).
+        point: the checkpoint to go on from; None: the beginning.
+        last: number of the last record folded.
+    """
+
+    claims: tuple[Claim, ...]
+    saves: tuple[Save, ...]
+    branches: tuple[Branch, ...]
+    owner: Claim | None
+    point: int | None
+    last: int
+    pruned_packs: frozenset[str]
+
+    @property
+    def next_attempt(self) -> int:
+        """The number of the next attempt."""
+        return max((claim.attempt for claim in self.claims), default=0) + 1
+
+    def save(self, number: int) -> Save | None:
+        """The checkpoint with that sequence."""
+        return next((save for save in self.saves if save.number == number), None)
+
+
+class _Fold:
+    """The state while folding; one method a kind."""
+
+    def __init__(self, share: Claim | None) -> None:
+        self.claims: list[Claim] = [share] if share else []
+        self.saves: dict[int, Mapping[str, Any]] = {}
+        self.save_claims: dict[int, int] = {}
+        self.parents: dict[int, int | None] = {}
+        self.pruned: set[int] = set()
+        self.packs: set[str] = set()
+        self.pins: set[int] = set()
+        self.branches: list[Branch] = []
+        self.owner: Claim | None = share
+        self.point: int | None = None
+
+    def claim(self, number: int, header: Mapping[str, Any]) -> None:
+        claim = Claim(
+            number=number,
+            attempt=int(header["attempt"]),
+            launch=LaunchId(header["launch"]),
+            base=header.get("base"),
+            values=header.get("values"),
+            split=tuple(header.get("split", ())),
+        )
+        self.claims.append(claim)
+        self.owner = claim
+        self.point = claim.base
+
+    def branch(self, number: int, header: Mapping[str, Any]) -> None:
+        branch = Branch(number=number, base=header.get("base"), by=str(header.get("by", "")))
+        self.branches.append(branch)
+        self.owner = None
+        self.point = branch.base
+
+    def save(self, number: int, header: Mapping[str, Any]) -> None:
+        self.saves[number] = header
+        self.save_claims[number] = int(header["claim"])
+        if self.owner is not None and header["claim"] == self.owner.number:
+            self.parents[number] = self.point
+            self.point = number
+
+    def prune(self, _number: int, header: Mapping[str, Any]) -> None:
+        self.pruned.update(header.get("saves", ()))
+        self.packs.update(header.get("packs", ()))
+
+    def pin(self, _number: int, header: Mapping[str, Any]) -> None:
+        self.pins.add(int(header["save"]))
+
+    def unpin(self, _number: int, header: Mapping[str, Any]) -> None:
+        self.pins.discard(int(header["save"]))
+
+    def chain(self) -> set[int]:
+        """The point and everything that it was saved on top of."""
+        chain: set[int] = set()
+        number = self.point
+        while number is not None and number not in chain:
+            chain.add(number)
+            number = self.parents.get(number)
+        return chain
+
+
+def fold_lineage(entries: Iterable[Entry], *, share_launch: LaunchId | None) -> Lineage:
+    """The state of a lineage after ``entries``, its first attempt taken by ``share_launch``.
+
+    Unknown kinds are passed over: later versions only add.
+    """
+    share = Claim(number=SHARE, attempt=1, launch=share_launch) if share_launch else None
+    fold = _Fold(share)
+    steps = {
+        "claim": fold.claim,
+        "branch": fold.branch,
+        "save": fold.save,
+        "prune": fold.prune,
+        "pin": fold.pin,
+        "unpin": fold.unpin,
+    }
+    last = 0
+    for entry in entries:
+        last = entry.number
+        step = steps.get(entry.kind)
+        if step is not None:
+            step(entry.number, entry.header)
+    chain = fold.chain()
+    return Lineage(
+        claims=tuple(fold.claims),
+        saves=tuple(
+            Save(
+                number=number,
+                claim=fold.save_claims[number],
+                header=header,
+                parent=fold.parents.get(number),
+                is_void=number not in chain,
+                is_pruned=number in fold.pruned,
+                is_pinned=number in fold.pins,
+            )
+            for number, header in fold.saves.items()
+        ),
+        branches=tuple(fold.branches),
+        owner=fold.owner,
+        point=fold.point,
+        last=last,
+        pruned_packs=frozenset(fold.packs),
+    )

@@ -1,0 +1,318 @@
+"""How a worker takes a lineage, and how it learns that it no longer holds it.
+
+Theory of operation. A claim is put only when every launch that ever held the lineage has ended:
+it wrote that it released the attempt, or it was taken to be dead: sealed in the job's log, its
+journal read by a fresh open *after* the seal, and fenced at the length of what counted then. Only
+then is the base chosen and the claim put at exactly the number after the log that was judged. After
+the claim everything that could have changed meanwhile is looked at again. The order of these steps
+is the whole safety of perdure; the twelve traces in ``tests/property/worker`` show what each one is
+for.
+
+Source: docs/journal-format.md, "A worker takes a lineage".
+
+Threads: none here; one object belongs to one thread. Crash behaviour: a worker that dies between
+any two calls leaves a state from which the next one goes on: a seal without a fence is fenced by
+whoever reads it, a claim without an attempt is ended like any other launch's.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.journal.account import AttemptKey, LaunchAccount
+from perdure.journal.heartbeat import Stillness, read_heartbeat
+from perdure.store import layout
+from perdure.store.job_log import TaskRef
+from perdure.store.layout import LaunchId, StepKey, TaskKey
+from perdure.store.lineage import Claim, Lineage
+from perdure.store.log import Entry, Log, Refused
+from perdure.worker.job_records import JobRecords, LineageId, PastClaim
+
+#: Outcomes after which a task is never run again by itself.
+FINAL_STATES = frozenset({"SUCCEEDED", "CANCELED"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Busy:
+    """Somebody holds the lineage and may be alive; look again in ``seconds``."""
+
+    launch: LaunchId
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """The lineage was left alone, with the reason in one sentence.
+
+    Attributes:
+        claim: ours, if it had been put already: its attempt must be released in the journal.
+    """
+
+    reason: str
+    claim: Claim | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineageView:
+    """What a claim is decided on: the lineage, and what counts of each attempt so far."""
+
+    lineage: Lineage
+    past: tuple[PastClaim, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimPlan:
+    """What to claim: the base, what runs in this lineage, and what is split off it."""
+
+    base: int | None
+    values: Mapping[str, str] | None = None
+    split: tuple[Mapping[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """The lineage is ours.
+
+    Attributes:
+        log: the lineage's log, read up to our claim or further.
+        claim: ours.
+        view: what it was decided on.
+        waits_for: launches that moved after they were judged still: they must release, or stand
+            still again, before the attempt starts (`Claimant.is_quiet`).
+    """
+
+    log: Log
+    claim: Claim
+    view: LineageView
+    waits_for: tuple[LaunchId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who claims: one start of a worker."""
+
+    launch: LaunchId
+    token: str
+
+
+class Claimant:
+    """Takes lineages for one launch.
+
+    Args:
+        records: this thread's view of the job.
+        me: the launch that claims.
+        stillness: this observer's judgement of other launches' heartbeats.
+        is_gone: whether the process described by a journal's first line ran on this host, boot and
+            pid namespace and is no more.
+        is_stopped: whether a stop covers the step and task (None, None: the whole job), by the
+            job's log as far as it is read.
+    """
+
+    def __init__(
+        self,
+        records: JobRecords,
+        me: Identity,
+        *,
+        stillness: Stillness,
+        is_gone: Callable[[Mapping[str, Any]], bool],
+        is_stopped: Callable[[StepKey | None, TaskKey | None], bool],
+    ) -> None:
+        self._records = records
+        self._me = me
+        self._stillness = stillness
+        self._is_gone = is_gone
+        self._is_stopped = is_stopped
+
+    def start(self, fields: Mapping[str, Any]) -> Left | None:
+        """Append ``started``; None, or why this launch must leave at once.
+
+        Appended against the stops that were read: a requeue that sees a stale folder cannot start
+        a job that was stopped meanwhile.
+        """
+        described = {"kind": "started", "launch": self._me.launch, "token": self._me.token}
+        self._records.refresh()
+        while True:
+            reason = self.reason_to_leave()
+            if reason is not None:
+                return Left(reason=reason)
+            if self._records.append({**fields, **described}):
+                return None
+
+    def reason_to_leave(self) -> str | None:
+        """Why this launch must not go on, by the job's log as far as it is read."""
+        state = self._records.state
+        if self._me.launch in state.seals:
+            return "this worker was taken to be dead, and another one goes on with its work"
+        if None in state.settled and not _is_lifted(self._records):
+            return "the job is settled"
+        if self._is_stopped(None, None):
+            return "the job was stopped"
+        return None
+
+    def take(
+        self, ref: TaskRef, step: StepKey, decide: Callable[[LineageView], ClaimPlan | Left]
+    ) -> Held | Busy | Left:
+        """Claim a lineage; ``decide`` chooses the base from what counts (it may decline).
+
+        Blocks for the store's calls. Busy and Left leave nothing behind but seals and fences.
+        """
+        lineage_id = LineageId(step=step, task=ref.task)
+        log = self._records.lineage_log(lineage_id)
+        while True:
+            self._records.refresh()
+            reason = self.reason_to_leave()
+            if reason is not None:
+                return Left(reason=reason)
+            view = self._view_when_ended(lineage_id, ref, log)
+            if isinstance(view, Busy):
+                return view
+            if _is_final(view):
+                return Left(reason="the task has ended")
+            plan = decide(view)
+            if isinstance(plan, Left):
+                return plan
+            result = log.append(self._claim_record(view.lineage, plan))
+            if isinstance(result, Entry):
+                return self._look_again(lineage_id, ref, log, view, result)
+
+    def _view_when_ended(self, lineage_id: LineageId, ref: TaskRef, log: Log) -> LineageView | Busy:
+        """The lineage, once every launch that ever held it has ended."""
+        while True:
+            log.read()
+            lineage = self._fold(lineage_id, ref, log)
+            for claim in lineage.claims:
+                busy = self.end(lineage_id, claim)
+                if busy is not None:
+                    return busy
+            if not log.read():
+                past = tuple(self._records.past_claim(lineage_id, c) for c in lineage.claims)
+                return LineageView(lineage=lineage, past=past)
+
+    def end(self, lineage_id: LineageId, claim: Claim) -> Busy | None:
+        """None once the claim's launch has ended for this lineage; sealed and fenced if still."""
+        launch = claim.launch
+        key = AttemptKey(lineage_id.step, lineage_id.task, claim.attempt)
+        if launch in self._records.state.seals:
+            self._fence(launch)
+            return None
+        if launch == self._me.launch or self._records.account(launch).has_released(key):
+            return None
+        if not self.is_still(launch):
+            return Busy(launch=launch, seconds=self._stillness.seconds_left(launch))
+        self._seal(launch)
+        self._fence(launch)
+        return None
+
+    def is_still(self, launch: LaunchId) -> bool:
+        """Whether a launch is taken to be dead: its pid is gone here, or its counter is still."""
+        opened = self._records.account(launch).opened or self._records.state.started.get(launch)
+        if opened is not None and self._is_gone(opened):
+            return True
+        heartbeat = read_heartbeat(
+            self._records.driver, layout.heartbeat(self._records.job, launch)
+        )
+        counter = heartbeat.get("counter") if heartbeat else None
+        return self._stillness.observe(launch, counter)
+
+    def _seal(self, launch: LaunchId) -> None:
+        """Put the seal, unless somebody did."""
+        while launch not in self._records.state.seals:
+            self._records.append({"kind": "seal", "launch": launch, "by": self._me.launch})
+
+    def _fence(self, launch: LaunchId) -> None:
+        """Read the journal after the seal by a fresh open, and put the fence unless it is there."""
+        while launch not in self._records.state.fences:
+            account = LaunchAccount()
+            account.read_on(self._records.driver, layout.journal(self._records.job, launch))
+            self._records.append({"kind": "fence", "launch": launch, "offset": account.length})
+
+    def _claim_record(self, lineage: Lineage, plan: ClaimPlan) -> dict[str, Any]:
+        record: dict[str, Any] = {
+            "kind": "claim",
+            "attempt": lineage.next_attempt,
+            "launch": self._me.launch,
+            "base": plan.base,
+        }
+        if plan.values is not None:
+            record["values"] = dict(plan.values)
+        if plan.split:
+            record["split"] = [dict(values) for values in plan.split]
+        return record
+
+    def _look_again(
+        self, lineage_id: LineageId, ref: TaskRef, log: Log, view: LineageView, entry: Entry
+    ) -> Held | Left:
+        """After the claim: whatever could have changed while it was put."""
+        claim = self._fold(lineage_id, ref, log).claims[-1]
+        assert claim.number == entry.number  # nobody else can have put our number
+        self._records.refresh()
+        reason = self.reason_to_leave()
+        if reason is None and self._is_stopped(lineage_id.step, lineage_id.task):
+            reason = "the task was stopped"
+        if reason is None and any(e.kind in ("claim", "branch") for e in log.read()):
+            reason = "another worker claimed the task"
+        past = tuple(self._records.past_claim(lineage_id, p.claim) for p in view.past)
+        fresh = LineageView(lineage=view.lineage, past=past)
+        if reason is None and _is_final(fresh):
+            reason = "the task has ended"
+        if reason is not None:
+            return Left(reason=reason, claim=claim)
+        return Held(log=log, claim=claim, view=fresh, waits_for=self._moved(fresh.past))
+
+    def _moved(self, past: Sequence[PastClaim]) -> tuple[LaunchId, ...]:
+        """Launches that were fenced and whose counter moved since."""
+        fenced = {p.claim.launch for p in past if p.claim.launch in self._records.state.fences}
+        return tuple(sorted(launch for launch in fenced if not self.is_still(launch)))
+
+    def is_quiet(self, lineage_id: LineageId, claim: Claim) -> bool:
+        """Whether a launch that moved after its seal has released, or stands still again."""
+        raw = LaunchAccount()
+        raw.read_on(self._records.driver, layout.journal(self._records.job, claim.launch))
+        key = AttemptKey(lineage_id.step, lineage_id.task, claim.attempt)
+        return raw.has_released(key) or self.is_still(claim.launch)
+
+    def _fold(self, lineage_id: LineageId, ref: TaskRef, log: Log) -> Lineage:
+        share = self._records.share_of(lineage_id.step, ref)
+        return self._records.fold(log, share_launch=share.launch if share else None)
+
+
+def append_as_owner(log: Log, claim: int, header: Mapping[str, Any], payload: bytes) -> int | None:
+    """Add a record that only the lineage's owner may add; its number, or None: no longer the owner.
+
+    Walks on from the number that this owner last read: a claim or branch there ends its ownership;
+    prunes, pins and its own records do not.
+
+    Args:
+        log: the lineage's log as its owner read it.
+        claim: the number of the owner's claim (0 for a share).
+        header: of the record; ``claim`` is added.
+        payload: of the record.
+    """
+    for entry in log.entries[claim:]:
+        if entry.kind in ("claim", "branch"):
+            return None
+    while True:
+        result = log.append({**header, "claim": claim}, payload)
+        match result:
+            case Entry():
+                return result.number
+            case Refused(by=entry):
+                if entry.kind in ("claim", "branch"):
+                    return None
+
+
+def _is_final(view: LineageView) -> bool:
+    """Whether an attempt's outcome that counts ended the task (and no branch reopened it)."""
+    reopened = max((branch.number for branch in view.lineage.branches), default=-1)
+    return any(
+        p.account.outcome is not None
+        and p.account.outcome.get("state") in FINAL_STATES
+        and p.claim.number > reopened
+        for p in view.past
+    )
+
+
+def _is_lifted(records: JobRecords) -> bool:
+    """Whether a person resumed the job after it was settled."""
+    settled = records.state.settled[None].number
+    return any(w.kind == "resume" and w.number > settled for w in records.state.wishes)

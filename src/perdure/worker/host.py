@@ -1,0 +1,67 @@
+"""Which host this is, and which process: so that "the same host and boot" can be told.
+
+Pids are compared only where host, boot and pid namespace are the same (containers share a host's
+boot but not its pids), and always with the process's start time, because pids are used again.
+
+Source: proc(5): /proc/sys/kernel/random/boot_id, /proc/PID/stat field 22, /proc/PID/ns/pid.
+"""
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostIdentity:
+    """Where pids mean the same."""
+
+    host: str
+    boot: str
+    pid_namespace: str
+
+    def to_json(self) -> dict[str, str]:
+        """As it stands in records and journals."""
+        return {"host": self.host, "boot": self.boot, "pid_namespace": self.pid_namespace}
+
+
+@cache
+def this_host() -> HostIdentity:
+    """The identity of this host, boot and pid namespace."""
+    return HostIdentity(
+        host=socket.gethostname(),
+        boot=(_PROC / "sys/kernel/random/boot_id").read_text().strip(),
+        pid_namespace=str((_PROC / "self/ns/pid").readlink()),
+    )
+
+
+def process_started(pid: int) -> int | None:
+    """When process ``pid`` started, in clock ticks since boot; None when it is gone or a zombie."""
+    try:
+        stat = (_PROC / str(pid) / "stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def describe_process(pid: int) -> dict[str, Any]:
+    """What a journal's first line and ``started`` say about the process that writes them."""
+    return {**this_host().to_json(), "pid": pid, "pid_started": process_started(pid)}
+
+
+def is_gone(described: Mapping[str, Any]) -> bool:
+    """Whether a process described by `describe_process` ran here and is no more.
+
+    False for a process of another host, boot or pid namespace: nothing can be told about it here.
+    """
+    here = this_host()
+    if (described.get("host"), described.get("pid_namespace")) != (here.host, here.pid_namespace):
+        return False
+    if described.get("boot") != here.boot:
+        return True  # this host was started anew since: no process of that boot is left
+    return process_started(int(described["pid"])) != described.get("pid_started")

@@ -1,0 +1,160 @@
+"""One reader's view of a job: its log, its shares, its lineages, and what its launches did.
+
+Everything is read on, never anew, but for what a fence cuts off. One object belongs to one thread.
+
+Source: docs/journal-format.md. ``counts(launch)`` is `JobRecords.account`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.clock import Clock
+from perdure.journal.account import AttemptAccount, AttemptKey, LaunchAccount
+from perdure.store import layout
+from perdure.store.driver import Driver
+from perdure.store.job_log import JobLogState, TaskRef
+from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
+from perdure.store.lineage import Claim, Lineage, fold_lineage
+from perdure.store.log import Entry, Log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineageId:
+    """Which lineage of the job."""
+
+    step: StepKey
+    task: TaskKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastClaim:
+    """A claim on a lineage, with what its launch's journal says about it (what counts of it)."""
+
+    claim: Claim
+    account: AttemptAccount
+    is_ended: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What one share record gives its launch.
+
+    Attributes:
+        ranges: inclusive ranges of task indexes.
+        values: parameter values of the chunks formed (adaptive chunking).
+    """
+
+    number: int
+    launch: LaunchId
+    ranges: tuple[tuple[int, int], ...]
+    values: tuple[dict[str, str], ...]
+
+
+class JobRecords:
+    """The view.
+
+    Args:
+        driver: of the store.
+        job: the job's id.
+        clock: for the moments that people read.
+        pause: see `perdure.store.log.Log`.
+    """
+
+    def __init__(
+        self, driver: Driver, job: JobId, *, clock: Clock, pause: Callable[[int], None]
+    ) -> None:
+        self.driver = driver
+        self.job = job
+        self._clock = clock
+        self._pause = pause
+        self.log = self._log(layout.job_log(job))
+        self.state = JobLogState()
+        self._shares: dict[StepKey, tuple[Log, list[Share]]] = {}
+        self._accounts: dict[LaunchId, LaunchAccount] = {}
+
+    def refresh(self) -> list[Entry]:
+        """Read the job's log on; returns what is new."""
+        new = self.log.read()
+        self.state.read(new)
+        return new
+
+    def append(self, header: dict[str, Any]) -> bool:
+        """Put a record at one past what was read; False: read on meanwhile, decide again."""
+        result = self.log.append(header)
+        is_ours = isinstance(result, Entry)
+        self.state.read([result if isinstance(result, Entry) else result.by])
+        return is_ours
+
+    def shares(self, step: StepKey) -> list[Share]:
+        """The shares of a step, read on."""
+        log, shares = self._share_log(step)
+        shares.extend(_share(entry) for entry in log.read())
+        return shares
+
+    def take_share(self, step: StepKey, fields: dict[str, Any]) -> bool:
+        """Put a share record at one past those read; False: somebody else took it."""
+        log, shares = self._share_log(step)
+        result = log.append({"kind": "share", **fields})
+        shares.append(_share(result if isinstance(result, Entry) else result.by))
+        return isinstance(result, Entry)
+
+    def lineage_log(self, lineage: LineageId) -> Log:
+        """The log of a lineage, not yet read."""
+        return self._log(layout.lineage_log(self.job, lineage.step, lineage.task))
+
+    def account(self, launch: LaunchId) -> LaunchAccount:
+        """What counts of a launch's journal, read on, as far as the job's log was read.
+
+        The caller has put the fence of a sealed launch first.
+        """
+        fence = self.state.fences.get(launch)
+        account = self._accounts.get(launch)
+        if account is None or (fence is not None and account.length > fence):
+            account = self._accounts[launch] = LaunchAccount()
+        account.read_on(self.driver, layout.journal(self.job, launch), fence=fence)
+        return account
+
+    def past_claim(self, lineage: LineageId, claim: Claim) -> PastClaim:
+        """A claim with what counts of its launch's journal about it."""
+        account = self.account(claim.launch)
+        key = AttemptKey(lineage.step, lineage.task, claim.attempt)
+        return PastClaim(
+            claim=claim,
+            account=account.attempts.get(key, AttemptAccount()),
+            is_ended=claim.launch in self.state.fences or account.has_released(key),
+        )
+
+    def fold(self, log: Log, *, share_launch: LaunchId | None) -> Lineage:
+        """The lineage as far as its log was read."""
+        return fold_lineage(log.entries, share_launch=share_launch)
+
+    def share_of(self, step: StepKey, ref: TaskRef) -> Share | None:
+        """The share that took the lineage's first attempt, among those read so far."""
+        _, shares = self._share_log(step)
+        return next((share for share in shares if _holds(share, ref)), None)
+
+    def _log(self, prefix: str) -> Log:
+        return Log(self.driver, prefix, clock=self._clock, pause=self._pause)
+
+    def _share_log(self, step: StepKey) -> tuple[Log, list[Share]]:
+        if step not in self._shares:
+            self._shares[step] = (self._log(layout.shares(self.job, step)), [])
+        return self._shares[step]
+
+
+def _share(entry: Entry) -> Share:
+    fields = entry.header
+    return Share(
+        number=entry.number,
+        launch=LaunchId(fields["launch"]),
+        ranges=tuple((int(first), int(last)) for first, last in fields.get("tasks", ())),
+        values=tuple(dict(values) for values in fields.get("values", ())),
+    )
+
+
+def _holds(share: Share, ref: TaskRef) -> bool:
+    """Whether the share took that lineage."""
+    if ref.index is not None:
+        return any(first <= ref.index <= last for first, last in share.ranges)
+    return ref.values is not None and dict(ref.values) in share.values
