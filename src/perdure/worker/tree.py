@@ -1,0 +1,127 @@
+"""What belongs to one action: its process group, and whatever escaped from it.
+
+A session's environments may leave servers running that the task uses; they are none of the task's
+and are told apart by the token: every action has its own (``<launch token>.<n>``). A process that
+neither is in the action's group nor carries its token nor descends from its process can only be one
+that cleaned its environment and forked twice; being a subreaper, the worker then is its parent.
+
+In the usual case nothing is left after the exit, and that costs one look at the worker's children.
+"""
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from perdure.worker.processes import (
+    ProcessInfo,
+    carrying,
+    descendants,
+    kill_until_gone,
+    processes,
+    reap_children,
+    send,
+)
+
+
+class ActionTree:
+    """The processes of one action.
+
+    Args:
+        token: that the action's processes carry.
+        pid: the action's process, once there is one; it leads its own group and session.
+        waited_for: children of the worker whose exits somebody else collects.
+        may_leave: an environment's action may leave servers behind, unless it was killed; they
+            end with the session.
+    """
+
+    def __init__(
+        self,
+        token: str,
+        *,
+        pid: Callable[[], int | None],
+        waited_for: Callable[[], frozenset[int]] = frozenset,
+        may_leave: bool = False,
+    ) -> None:
+        self._token = token
+        self._pid = pid
+        self._waited_for = waited_for
+        self._may_leave = may_leave
+        self._children_before = children_of_this_process()
+        self._is_stopped = False
+
+    def find(self) -> list[ProcessInfo]:
+        """Everything of the action that is alive, by reading all of /proc."""
+        everything = processes()
+        pid = self._pid()
+        found = {info.pid: info for info in carrying(lambda token: token == self._token)}
+        if pid is not None:
+            found |= {i.pid: i for i in everything if pid in (i.pid, i.group, i.session)}
+            found |= {i.pid: i for i in descendants(pid, everything)}
+        for child in children_of_this_process() - self._children_before:
+            found |= {i.pid: i for i in everything if i.pid == child}
+            found |= {i.pid: i for i in descendants(child, everything)}
+        return list(found.values())
+
+    def kill(self) -> None:
+        """SIGKILL to all of it, without waiting; also where it is held."""
+        self._may_leave = False
+        pid = self._pid()
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
+        for info in self.find():
+            send(info, signal.SIGKILL)
+
+    def end(self) -> int:
+        """Kill what is left until nothing is; how many processes that were. Blocks."""
+        if self._may_leave or self._is_gone():
+            return 0
+        pid = self._pid()
+        waited_for = self._waited_for() | (frozenset({pid}) if pid is not None else frozenset())
+        killed = kill_until_gone(self.find, waited_for=waited_for)
+        reap_children(waited_for)
+        return killed
+
+    def stop(self) -> None:
+        """Hold all of it (SIGSTOP), repeated until nothing new was forked meanwhile."""
+        stopped: set[tuple[int, int]] = set()
+        while new := [i for i in self.find() if (i.pid, i.started) not in stopped]:
+            for info in new:
+                send(info, signal.SIGSTOP)
+                stopped.add((info.pid, info.started))
+        self._is_stopped = True
+
+    def resume(self) -> None:
+        """Let it run on after `stop`; nothing to do otherwise."""
+        if self._is_stopped:
+            self._is_stopped = False
+            for info in self.find():
+                send(info, signal.SIGCONT)
+
+    def _is_gone(self) -> bool:
+        """Whether surely nothing is left: an empty group, no child that was not there before."""
+        pid = self._pid()
+        if pid is not None:
+            try:
+                os.killpg(pid, 0)
+            except ProcessLookupError:
+                pass
+            except PermissionError:
+                return False
+            else:
+                return False
+        return not (children_of_this_process() - self._children_before)
+
+
+def children_of_this_process() -> frozenset[int]:
+    """The pids of this process's children, adopted orphans included.
+
+    Source: proc(5), /proc/PID/task/TID/children.
+    """
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):
+            found.update(int(pid) for pid in (task / "children").read_bytes().split())
+    return frozenset(found)
