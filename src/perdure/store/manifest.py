@@ -1,0 +1,215 @@
+"""What a checkpoint is made of, as values. Pure.
+
+A manifest describes all of a save: its state, its file, and every entry of its dataset with the
+blocks that hold it. It needs no other manifest. `perdure.store.manifest_format` turns it into the
+bytes of a save's record and back.
+
+Source: docs/store-format.md "Manifests", "Content id"; decision 044 (how an entry is kept).
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from blake3 import blake3
+
+from perdure.store.compression import Codec
+from perdure.store.layout import LaunchId, PackId
+
+#: A block holds at most this much of one file.
+BLOCK_BYTES = 4 << 20
+#: The pack of a block that holds zeros only: no pack.
+NO_PACK = -1
+
+
+class EntryType(Enum):
+    """What lies at an entry's path."""
+
+    #: a regular file
+    FILE = "f"
+    #: a folder
+    FOLDER = "d"
+    #: a symbolic link that leads nowhere outside
+    LINK = "l"
+    #: declared by the task, and not there
+    ABSENT = "a"
+
+
+class Kept(Enum):
+    """How much of a file a checkpoint has."""
+
+    #: its bytes
+    BYTES = ""
+    #: what it was: an input, not changed since the lineage's first claim; never written
+    INPUT = "i"
+    #: what it was: the job's files policy leaves the bytes where they are
+    RECORD = "r"
+
+
+class RootKind(Enum):
+    """What paths are relative to."""
+
+    #: the session folder, wherever it is now
+    SESSION = "session"
+    #: a folder outside of it
+    OUTSIDE = "outside"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Root:
+    """What paths are relative to; ``path`` is absolute, "" for the session folder."""
+
+    kind: RootKind
+    path: str = ""
+
+
+SESSION_ROOT = Root(kind=RootKind.SESSION)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRef:
+    """The save's file: an index into the roots, and a path relative to that root."""
+
+    root: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A piece of one file.
+
+    Attributes:
+        pack: index into the manifest's packs; `NO_PACK` when all its bytes are zero.
+        offset: where it begins in the pack.
+        stored: how many bytes it takes there.
+        codec: how they are to be read.
+        digest: BLAKE3 of its ``length`` bytes.
+        length: how many bytes of the file it is.
+    """
+
+    pack: int
+    offset: int
+    stored: int
+    codec: Codec
+    digest: bytes
+    length: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One path of the dataset.
+
+    Attributes:
+        root: index into the manifest's roots.
+        path: relative to it.
+        type: what lies there.
+        mode: permission bits.
+        mtime_ns: when it was changed last, for the program that looks at it.
+        size: of a file.
+        digest: of a file (`file_digest`); b"" where it was not read.
+        target: of a link.
+        blocks: of a file whose bytes are kept.
+        kept: how much of a file the checkpoint has.
+    """
+
+    root: int
+    path: str
+    type: EntryType
+    mode: int = 0
+    mtime_ns: int = 0
+    size: int = 0
+    digest: bytes = b""
+    target: str = ""
+    blocks: tuple[Block, ...] = ()
+    kept: Kept = Kept.BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A checkpoint's description.
+
+    Attributes:
+        attempt, launch: who saved.
+        save: the how-manieth save of the attempt, from 1.
+        state: the save's text; None when it had none.
+        file: the save's file; None when it had none.
+        roots, packs: what entries and blocks refer to by index.
+        entries: the dataset, sorted by root and path.
+        new_bytes: how many bytes were stored for it.
+    """
+
+    attempt: int
+    launch: LaunchId
+    save: int
+    state: str | None = None
+    file: FileRef | None = None
+    roots: tuple[Root, ...] = (SESSION_ROOT,)
+    packs: tuple[PackId, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    new_bytes: int = 0
+    content: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "content", content_id(self.state, self.file, self.roots, self.entries)
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes its files have."""
+        return sum(entry.size for entry in self.entries if entry.type is EntryType.FILE)
+
+    def shown_path(self, entry: Entry | FileRef) -> str:
+        """An entry's path as people are told it: absolute, or relative to the session folder."""
+        root = self.roots[entry.root]
+        if root.kind is RootKind.SESSION:
+            return entry.path
+        return f"{root.path.rstrip('/')}/{entry.path}"
+
+
+def file_digest(block_digests: Iterable[bytes]) -> bytes:
+    """A file's digest: BLAKE3 over the digests of its blocks of `BLOCK_BYTES`."""
+    return blake3(b"".join(block_digests)).digest()
+
+
+def content_id(
+    state: str | None, file: FileRef | None, roots: tuple[Root, ...], entries: Iterable[Entry]
+) -> str:
+    """What was saved, whenever and wherever: equal content, equal id (64 hex digits).
+
+    Inputs do not count: they are not the task's.
+    """
+
+    def rooted(index: int) -> str:
+        return roots[index].path  # "" for the session folder; no outside path is empty
+
+    rows: list[list[Any]] = sorted(
+        [rooted(entry.root), entry.path, entry.type.value, *_content(entry)]
+        for entry in entries
+        if entry.kept is not Kept.INPUT
+    )
+    named = None if file is None else [rooted(file.root), file.path]
+    return blake3(readable_json([state, named, rows])).hexdigest()
+
+
+def _content(entry: Entry) -> tuple[int | None, str | None]:
+    match entry.type:
+        case EntryType.FILE:
+            return entry.size, entry.digest.hex()
+        case EntryType.LINK:
+            return None, entry.target
+        case EntryType.FOLDER | EntryType.ABSENT:
+            return None, None
+
+
+def readable_json(value: object) -> bytes:
+    r"""``value`` as canonical JSON.
+
+    File names that are no text (lone surrogates, by `os.fsdecode`) are written as ``\udcNN``.
+    """
+    text = json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    return text.encode("utf-8", "backslashreplace")

@@ -1,0 +1,242 @@
+"""Opening a store: find its driver by its URL, check that it is ours to use, and prove the driver.
+
+A store carries one record, ``format``: its format's number and its id. It is put when the store is
+made. Opening for writing puts the very same bytes again, which must be refused: that proves the one
+promise on which everything rests, and does no harm where the promise is broken.
+
+Rules: a folder that holds other things is never made a store; one that belongs to somebody else, or
+that anybody may write to, is not written to (a job in a store is a command that will be run).
+
+Source: docs/store-format.md "Drivers"; design decisions in docs/decisions/040 to 043.
+"""
+
+import os
+import secrets
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from perdure.clock import Clock, SystemClock, to_text
+from perdure.errors import FormatTooNew, HomeError, OutOfSpace, StoreDamaged, UsageError
+from perdure.store.driver import Driver, KeyMissing, PutUncertain
+from perdure.store.layout import FORMAT_KEY
+from perdure.store.memory import MemoryDriver, Objects
+from perdure.store.posix import PosixDriver
+from perdure.store.posix_files import (
+    GROUP,
+    PRIVATE,
+    Access,
+    in_our_words,
+    is_open_to_all,
+    make_folders,
+    owner_name,
+)
+from perdure.store.record_format import Record, decode_record, encode_record
+
+STORE_FORMAT = 1
+_OBJECT_STORAGE = frozenset({"s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "http", "https"})
+_UNCERTAIN_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """An open store.
+
+    Attributes:
+        driver: how it is reached.
+        url: what people call it.
+        store_id: 32 hex digits by which it is known wherever it is moved to.
+        is_writable: whether it was opened for writing.
+    """
+
+    driver: Driver
+    url: str
+    store_id: str
+    is_writable: bool
+
+
+def open_store(
+    url: str,
+    *,
+    write: bool,
+    create: bool = False,
+    share_with_group: bool = False,
+    clock: Clock | None = None,
+) -> Store:
+    """The store at ``url``: a path, ``file://PATH`` or ``memory://NAME``.
+
+    Args:
+        url: where it is.
+        write: whether it is to be changed; without, nothing at all is written.
+        create: whether to make it when it is not there (only with ``write``).
+        share_with_group: make a new one for all members of the folder's group.
+        clock: for the date in a new store's record.
+
+    Raises:
+        UsageError: ``url`` is nothing that can be a store.
+        HomeError: there is none, it is somebody else's, or its file system cannot hold one.
+        FormatTooNew: a later perdure wrote it; untouched.
+        StoreDamaged: its record is not what was written, or its driver breaks its promise.
+    """
+    driver = _driver_for(url, write=write, create=create and write, share=share_with_group)
+    record = _read_marker(driver)
+    if record is None:
+        if not (create and write):
+            raise _no_store(url)
+        record = _make(driver, clock or SystemClock())
+    store_id = _store_id(record, url)
+    if write:
+        # A full store can still be read, pruned and emptied: it was proven when it was made.
+        with suppress(OutOfSpace):
+            prove(driver, FORMAT_KEY, driver.get(FORMAT_KEY))
+    return Store(driver=driver, url=url, store_id=store_id, is_writable=write)
+
+
+def prove(driver: Driver, key: str, data: bytes) -> bool:
+    """Put ``key`` and put it again; whether the first put created it.
+
+    Raises:
+        StoreDamaged: the second put was not refused.
+    """
+    is_created = _put_until_known(driver, key, data)
+    if _put_until_known(driver, key, data):
+        raise StoreDamaged(
+            f"the store {driver.url} creates an object that exists already, so that two workers"
+            " could both own a task there",
+            hint="Use --store with another place; nothing can make this one safe.",
+            url=driver.url,
+        )
+    return is_created
+
+
+def _put_until_known(driver: Driver, key: str, data: bytes) -> bool:
+    for _ in range(_UNCERTAIN_TRIES - 1):
+        with suppress(PutUncertain):
+            return driver.put_if_absent(key, data)
+    return driver.put_if_absent(key, data)
+
+
+def _driver_for(url: str, *, write: bool, create: bool, share: bool) -> Driver:
+    """The driver of ``url``, its folder checked and made."""
+    scheme = urlsplit(url).scheme if "://" in url else ""
+    match scheme:
+        case "":
+            return _folder_driver(Path(url), write=write, create=create, share=share)
+        case "file":
+            return _folder_driver(_file_url_path(url), write=write, create=create, share=share)
+        case "memory":
+            name = url.removeprefix("memory://")
+            return MemoryDriver(Objects.named(name), url=url)
+        case _ if scheme in _OBJECT_STORAGE:
+            raise UsageError(
+                f"the store {url} is object storage, which this perdure does not reach",
+                hint="Use a folder, or a perdure with the extra 's3' that says it does.",
+            )
+        case _:
+            raise UsageError(
+                f"{url} is no store: {scheme}:// is unknown",
+                hint="Name a folder, or file://PATH.",
+            )
+
+
+def _file_url_path(url: str) -> Path:
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+        raise UsageError(f"{url} names no path of this host", hint="Write file:///PATH.")
+    return Path(unquote(parts.path))
+
+
+def _folder_driver(path: Path, *, write: bool, create: bool, share: bool) -> PosixDriver:
+    """The driver of a folder that is there, or is made now."""
+    root = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links; people see this path
+    if create and not root.exists():
+        _make_root(root, GROUP if share else PRIVATE)
+    try:
+        found = root.stat()
+    except OSError as error:
+        raise _no_store(str(path)) from error
+    if not stat.S_ISDIR(found.st_mode):
+        raise HomeError(f"{root} is no folder", hint="Use --store with the path of a folder.")
+    is_shared = bool(found.st_mode & stat.S_ISGID) and bool(found.st_mode & stat.S_IWGRP)
+    if write:
+        _check_owner(root, found, is_shared=is_shared)
+    return PosixDriver(root, access=GROUP if is_shared else PRIVATE, write=write)
+
+
+def _make_root(root: Path, access: Access) -> None:
+    """Make the store's folder; what is missing above it is made private."""
+    with in_our_words("make", root):
+        make_folders(root.parent, PRIVATE)
+        make_folders(root, access)
+
+
+def _check_owner(root: Path, found: os.stat_result, *, is_shared: bool) -> None:
+    """Refuse to write to what is not ours alone, or our group's."""
+    if found.st_uid != os.geteuid() and not is_shared:
+        raise HomeError(
+            f"the store {root} belongs to {owner_name(found.st_uid)}",
+            hint="Run as its owner, or use --store with a place of your own.",
+            path=str(root),
+        )
+    if is_open_to_all(found.st_mode):
+        raise HomeError(
+            f"everybody may write to the store {root}, and so decide what runs in your name",
+            hint=f"Take that right away: chmod o-w {root}",
+            path=str(root),
+        )
+
+
+def _no_store(url: str) -> HomeError:
+    return HomeError(
+        f"there is no store at {url}",
+        hint="Name the place that was used when the job was submitted.",
+        url=url,
+    )
+
+
+def _read_marker(driver: Driver) -> Record | None:
+    """The store's record; None where there is none."""
+    try:
+        data = driver.get(FORMAT_KEY)
+    except KeyMissing:
+        return None
+    return decode_record(data, key=FORMAT_KEY)
+
+
+def _make(driver: Driver, clock: Clock) -> Record:
+    """Put the store's record; the one that is there then, whoever put it."""
+    others = [name for name in driver.children("") if name != FORMAT_KEY]
+    if others:
+        raise HomeError(
+            f"{driver.url} is no store and holds other things ({others[0]})",
+            hint="Use --store with an empty folder, or one that is not there yet.",
+        )
+    header = {
+        "kind": "store",
+        "id": secrets.token_hex(16),
+        "at": to_text(clock.now()),
+        "number": STORE_FORMAT,
+        "store": secrets.token_hex(16),
+    }
+    prove(driver, FORMAT_KEY, encode_record(header))
+    return decode_record(driver.get(FORMAT_KEY), key=FORMAT_KEY)
+
+
+def _store_id(record: Record, url: str) -> str:
+    """The id in the store's record, which this perdure must be able to read."""
+    number = record.header.get("number")
+    store_id = record.header.get("store")
+    if isinstance(number, int) and number > STORE_FORMAT:
+        raise FormatTooNew(
+            f"the store {url} is of format {number}; this perdure knows up to {STORE_FORMAT}",
+            hint="Use the perdure that made it, or a later one; nothing was changed.",
+            format=number,
+        )
+    if record.kind != "store" or number != STORE_FORMAT or not isinstance(store_id, str):
+        raise StoreDamaged(
+            f"the record 'format' of the store {url} does not describe a store",
+            hint="Put back the file 'format' from a copy of the store.",
+        )
+    return store_id

@@ -1,0 +1,448 @@
+"""A store in a folder: durable by fsync, exclusive by `link()`, on local and network file systems.
+
+Theory of operation. An object is written under a temporary name in its own folder, synced, linked
+to its name, which the kernel refuses if the name exists, and the folder is synced; only then
+"created" is said. The temporary name begins with a dot, so it is no key, and nobody sees it.
+Whoever dies in between leaves a temporary file at most; `PosixDriver.sweep` removes it.
+
+A network file system may do the link and lose the reply, and then say that the name exists: the
+temporary file's own inode under that name tells (link(2), open(2) on O_EXCL and NFS).
+
+Rules: nothing is ever opened for writing under its own name but journals and heartbeats. A file
+system without hard links is refused: no other call there creates a name exclusively *and* with its
+whole content.
+
+Durability of folders: a folder's maker syncs its parent before it puts anything into it.
+
+Threads: every call may come from any thread; one key is appended to by one thread at a time.
+
+Source: docs/store-format.md "Drivers"; link(2), rename(2), fsync(2), fallocate(2).
+"""
+
+import errno
+import os
+import secrets
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from perdure.errors import HomeError, StoreUnavailable
+from perdure.store.driver import (
+    Data,
+    KeyMissing,
+    Piece,
+    PutUncertain,
+    check_key,
+    check_prefix,
+    pieces,
+)
+from perdure.store.posix_files import (
+    NO_HARD_LINKS,
+    PRIVATE,
+    Access,
+    create_file,
+    in_our_words,
+    keep_room,
+    make_folders,
+    ours_for,
+    remove_empty_folders,
+    sync_folder,
+    write_all,
+)
+
+_PACK_LIMIT_BYTES = 1 << 30
+_TEMPORARY = ".tmp-"
+# Room for some hundred journal lines on a disk that is full; renewed when half of it is used.
+_LAST_WORDS_BYTES = 64 << 10
+# Somebody who empties a folder may remove it just before a name is put there.
+_FOLDER_TRIES = 5
+# A link of which these are said may have been made.
+_UNKNOWN_OUTCOME = frozenset({errno.ESTALE, errno.ETIMEDOUT, errno.EIO, errno.EINTR})
+
+
+class PosixUpload:
+    """An object under its temporary name."""
+
+    def __init__(self, path: Path, access: Access) -> None:
+        self._path = path
+        self._temporary, self._fd = _create_temporary(path, access)
+        self._size = 0
+        self._is_synced = False
+        self._is_created: bool | None = None
+
+    @property
+    def size(self) -> int:
+        """How many bytes were written so far."""
+        return self._size
+
+    def write(self, piece: Piece) -> None:
+        """Add ``piece`` at the end."""
+        with in_our_words("write", self._path):
+            write_all(self._fd, piece, self._size)
+        self._size += memoryview(piece).nbytes
+        self._is_synced = False
+
+    def commit(self) -> bool:
+        """Make the object visible if its name is free; durable when it returns."""
+        if self._is_created is None:
+            self._sync()
+            self._is_created = _link(self._temporary, self._path, self._fd)
+        # Also when refused: it may be our own from a put whose sync failed.
+        _sync_names(self._path)
+        self.abort()
+        return self._is_created
+
+    def _sync(self) -> None:
+        try:
+            if not self._is_synced:
+                os.fsync(self._fd)
+        except OSError as error:
+            # The kernel may have dropped the pages and would call a second sync a success.
+            self.abort()
+            raise ours_for(error, "write", self._path) from error
+        self._is_synced = True
+
+    def abort(self) -> None:
+        """Remove the temporary name."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+            with suppress(OSError):
+                self._temporary.unlink()
+
+
+class _Journal:
+    """A file that is appended to by one writer, with room kept behind its end."""
+
+    def __init__(self, path: Path, access: Access) -> None:
+        self._path = path
+        self._is_named_durably = True
+        try:
+            self._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            make_folders(path.parent, access)
+            self._fd = create_file(path, access)
+            self._is_named_durably = False
+        self._size = os.fstat(self._fd).st_size
+        self._room_end = self._size
+        self._keeps_room = True
+        # What is not known to be durable: a sync that failed may have lost it, so that the next
+        # one writes it again, the same bytes to the same place.
+        self._unsynced = bytearray()
+        self._is_lost = False
+
+    def append(self, data: bytes) -> None:
+        """Add ``data``, all of it or nothing."""
+        self._make_room(len(data))
+        try:
+            write_all(self._fd, data, self._size)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(self._fd, self._size)
+            self._room_end = self._size
+            raise
+        self._size += len(data)
+        self._unsynced += data
+
+    def _make_room(self, needed: int) -> None:
+        wanted = self._size + needed + _LAST_WORDS_BYTES // 2
+        if not self._keeps_room or self._room_end >= wanted:
+            return
+        length = needed + _LAST_WORDS_BYTES
+        try:
+            self._keeps_room = keep_room(self._fd, self._size, length)
+            self._room_end = self._size + length
+        except OSError:
+            if self._room_end < self._size + needed:
+                raise
+
+    def sync(self) -> None:
+        """Make durable what was appended, and the file's name."""
+        try:
+            if self._is_lost:
+                write_all(self._fd, self._unsynced, self._size - len(self._unsynced))
+            os.fdatasync(self._fd)
+        except OSError:
+            self._is_lost = True
+            raise
+        self._is_lost = False
+        self._unsynced.clear()
+        if not self._is_named_durably:
+            sync_folder(self._path.parent)
+            self._is_named_durably = True
+
+    def close(self) -> None:
+        """Close the file, and give back the room that is not used."""
+        with suppress(OSError):
+            os.ftruncate(self._fd, self._size)
+        os.close(self._fd)
+
+
+class PosixDriver:
+    """A store in the folder ``root``, which exists.
+
+    Args:
+        root: the folder.
+        access: the modes of what is made in it.
+        write: False: every call that would change something is refused.
+    """
+
+    appends = True
+    pack_limit_bytes = _PACK_LIMIT_BYTES
+
+    def __init__(self, root: Path, *, access: Access = PRIVATE, write: bool = True) -> None:
+        self.root = root
+        self.url = str(root)
+        self._access = access
+        self._write = write
+        self._journals: dict[str, _Journal] = {}
+        self._journals_lock = threading.Lock()
+
+    def put_if_absent(self, key: str, data: Data) -> bool:
+        """Create ``key``; False if it exists."""
+        upload = self.upload(key)
+        try:
+            for piece in pieces(data):
+                upload.write(piece)
+            return upload.commit()
+        finally:
+            upload.abort()
+
+    def put(self, key: str, data: Data, *, in_place: bool = False) -> None:
+        """Replace ``key``, whole and durably; ``in_place`` as `perdure.store.driver` says."""
+        path = self._path(key)
+        self._refuse_unless_writing()
+        if in_place and self._overwrite(path, b"".join(pieces(data))):
+            return
+        with in_our_words("write", path):
+            temporary, fd = _create_temporary(path, self._access)
+            try:
+                size = 0
+                for piece in pieces(data):
+                    write_all(fd, piece, size)
+                    size += memoryview(piece).nbytes
+                os.fsync(fd)
+                temporary.rename(path)
+            except BaseException:
+                with suppress(OSError):
+                    temporary.unlink()
+                raise
+            finally:
+                os.close(fd)
+        _sync_names(path)
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        """The object's bytes, or a range of them."""
+        path = self._path(key)
+        with in_our_words("read", path):
+            try:
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except (FileNotFoundError, NotADirectoryError):
+                raise KeyMissing(key) from None
+            try:
+                size = _file_size(os.fstat(fd))
+                if size is None:
+                    raise KeyMissing(key)
+                return _read_range(fd, start, size - start if length is None else length)
+            finally:
+                os.close(fd)
+
+    def list(self, prefix: str) -> Iterator[str]:
+        """The keys below ``prefix``, sorted."""
+        folder = self._path(prefix) if check_prefix(prefix) else self.root
+        return self._walk(folder, f"{prefix}/" if prefix else "")
+
+    def children(self, prefix: str) -> tuple[str, ...]:
+        """The next parts below ``prefix``."""
+        folder = self._path(prefix) if check_prefix(prefix) else self.root
+        return tuple(name for name, _is_folder in _names_in(folder))
+
+    def delete(self, key: str) -> None:
+        """Remove ``key``, and the folders that are empty then."""
+        path = self._path(key)
+        self._refuse_unless_writing()
+        with in_our_words("remove", path):
+            try:
+                path.unlink()
+            except (FileNotFoundError, NotADirectoryError):
+                return
+        remove_empty_folders(path.parent, self.root)
+
+    def head(self, key: str) -> int | None:
+        """The object's size."""
+        path = self._path(key)
+        with in_our_words("read", path):
+            try:
+                return _file_size(path.stat())
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def upload(self, key: str) -> PosixUpload:
+        """Begin an object that is written piece by piece."""
+        path = self._path(key)
+        self._refuse_unless_writing()
+        with in_our_words("write", path):
+            return PosixUpload(path, self._access)
+
+    def append(self, key: str, data: bytes) -> None:
+        """Add ``data`` at the end of ``key``: all of it or nothing."""
+        path = self._path(key)
+        self._refuse_unless_writing()
+        with in_our_words("write", path):
+            self._journal(key, path).append(data)
+
+    def sync(self, key: str) -> None:
+        """Make durable what was appended to ``key``."""
+        path = self._path(key)
+        with in_our_words("write", path):
+            self._journal(key, path).sync()
+
+    def local_path(self, key: str) -> Path | None:
+        """The object's file."""
+        return self._path(key)
+
+    def sweep(self, prefix: str, *, older_than_seconds: float) -> int:
+        """Remove temporary names below ``prefix`` whose writers have left them that long ago."""
+        self._refuse_unless_writing()
+        newest = time.time() - older_than_seconds
+        removed = 0
+        top = self._path(prefix) if check_prefix(prefix) else self.root
+        for folder, _folders, names in os.walk(top):
+            for name in names:
+                path = Path(folder, name)
+                with suppress(OSError):
+                    if name.startswith(_TEMPORARY) and path.stat().st_mtime <= newest:
+                        path.unlink()
+                        removed += 1
+        return removed
+
+    def close(self) -> None:
+        """Close the journals."""
+        with self._journals_lock:
+            journals, self._journals = self._journals, {}
+        for journal in journals.values():
+            journal.close()
+
+    def _path(self, key: str) -> Path:
+        return self.root / check_key(key)
+
+    def _refuse_unless_writing(self) -> None:
+        if not self._write:
+            raise HomeError(
+                f"the store {self.root} was opened for reading only",
+                hint="Use a command that may change it, or another store.",
+            )
+
+    def _journal(self, key: str, path: Path) -> _Journal:
+        with self._journals_lock:
+            journal = self._journals.get(key)
+            if journal is None:
+                journal = self._journals[key] = _Journal(path, self._access)
+            return journal
+
+    def _overwrite(self, path: Path, data: bytes) -> bool:
+        """Write over a file of the same size; False where there is none."""
+        with in_our_words("write", path):
+            try:
+                fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return False
+            try:
+                if os.fstat(fd).st_size != len(data):
+                    return False
+                os.pwrite(fd, data, 0)
+            finally:
+                os.close(fd)
+        return True
+
+    def _walk(self, folder: Path, below: str) -> Iterator[str]:
+        # Sorted by whole key: "a-b" comes before "a/x", so that folders sort with their slash.
+        for name, is_folder in sorted(
+            _names_in(folder), key=lambda item: f"{item[0]}/" if item[1] else item[0]
+        ):
+            if is_folder:
+                yield from self._walk(folder / name, f"{below}{name}/")
+            else:
+                yield f"{below}{name}"
+
+
+def _create_temporary(path: Path, access: Access) -> tuple[Path, int]:
+    """A new file in ``path``'s folder, which is made if it is not there."""
+    for _ in range(_FOLDER_TRIES):
+        temporary = path.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}")
+        try:
+            return temporary, create_file(temporary, access)
+        except FileNotFoundError:
+            make_folders(path.parent, access)
+    raise HomeError(
+        f"the folder {path.parent} vanishes as soon as it is made",
+        hint="Something else empties the store's folder: keep it away from there.",
+    )
+
+
+def _link(temporary: Path, path: Path, fd: int) -> bool:
+    """Give the file its name; False if that name is another file's."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        # A link that was done before its reply was lost looks like this too.
+        with suppress(FileNotFoundError):
+            return os.path.samestat(path.stat(), os.fstat(fd))
+        return False
+    except FileNotFoundError as error:
+        raise StoreUnavailable(
+            f"somebody removed what was being written for {path}",
+            hint="Keep other programs away from the store's folder; it is tried again.",
+        ) from error
+    except OSError as error:
+        if error.errno in NO_HARD_LINKS:
+            raise HomeError(
+                f"the file system of {path.parent} makes no hard links, and nothing else there"
+                " creates a file both whole and only once",
+                hint="Use --store with a place on another file system.",
+                path=str(path),
+            ) from error
+        if error.errno in _UNKNOWN_OUTCOME:
+            raise PutUncertain(str(path)) from error
+        raise ours_for(error, "write", path) from error
+    return True
+
+
+def _sync_names(path: Path) -> None:
+    """Make the name of an object durable; it stands already, so that a failure is uncertain."""
+    try:
+        sync_folder(path.parent)
+    except OSError as error:
+        raise PutUncertain(str(path)) from error
+
+
+def _file_size(found: os.stat_result) -> int | None:
+    """The size of an object's file; None if it is a folder of keys."""
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
+def _read_range(fd: int, start: int, wanted: int) -> bytes:
+    """``wanted`` bytes from ``start``; fewer at the end."""
+    got: list[bytes] = []
+    while wanted > 0 and (part := os.pread(fd, wanted, start)):
+        got.append(part)
+        start += len(part)
+        wanted -= len(part)
+    return got[0] if len(got) == 1 else b"".join(got)
+
+
+def _names_in(folder: Path) -> list[tuple[str, bool]]:
+    """The parts of keys in ``folder``, sorted, and whether each is a folder itself."""
+    with in_our_words("read", folder):
+        try:
+            with os.scandir(folder) as found:
+                return sorted(
+                    (entry.name, entry.is_dir(follow_symlinks=False))
+                    for entry in found
+                    if not entry.name.startswith(".")
+                )
+        except (FileNotFoundError, NotADirectoryError):
+            return []

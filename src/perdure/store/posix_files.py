@@ -1,0 +1,201 @@
+"""What the POSIX driver needs of a file system: errors in our words, durable folders, kept room.
+
+Modes are given at creation, so that no umask can make them wider and there is no moment in which
+a file is open to others. Only a store shared with a group widens what a umask took away, and it
+does that before the file has its name.
+
+Source: fallocate(2), link(2), fsync(2), open(2); docs/store-format.md "Drivers".
+"""
+
+import ctypes
+import errno
+import os
+import pwd
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from perdure.errors import HomeError, OutOfSpace, PerdureError, StoreDamaged, StoreUnavailable
+from perdure.store.driver import Piece
+
+_KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE: room behind the end, which stays where it is
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_FORBIDDEN = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+_AWAY = frozenset({errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN})
+#: What `link()` says on a file system that has no hard links.
+NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Who may use what is made in a store.
+
+    Attributes:
+        folder_mode: of new folders.
+        file_mode: of new files.
+        is_shared: whether these modes hold whatever the umask says.
+    """
+
+    folder_mode: int
+    file_mode: int
+    is_shared: bool = False
+
+
+#: Only the owner.
+PRIVATE = Access(folder_mode=0o700, file_mode=0o600)
+#: The owner and the group of the store's folder (``--share group``); new folders inherit it.
+GROUP = Access(folder_mode=0o2770, file_mode=0o660, is_shared=True)
+
+
+@contextmanager
+def in_our_words(doing: str, path: Path) -> Iterator[None]:
+    """Turn what the file system says while ``doing`` something into an error of ours.
+
+    ``FileNotFoundError``, ``FileExistsError`` and the like pass through: they are answers.
+    """
+    try:
+        yield
+    except OSError as error:
+        ours = translated(error, doing, path)
+        if ours is None:
+            raise
+        raise ours from error
+
+
+def ours_for(error: OSError, doing: str, path: Path) -> Exception:
+    """The error of ours for ``error``, or ``error`` itself if it is an answer."""
+    return translated(error, doing, path) or error
+
+
+def translated(error: OSError, doing: str, path: Path) -> PerdureError | None:
+    """The error of ours that says what ``error`` means for the store; None if it is an answer."""
+    why = f"cannot {doing} {path}: {os.strerror(error.errno or 0)}"
+    if error.errno in _FULL:
+        return OutOfSpace(
+            why, hint="Free some space there or prune checkpoints, then go on.", path=str(path)
+        )
+    if error.errno in _FORBIDDEN:
+        return HomeError(
+            why + whose(path),
+            hint="Use --store with a place of your own, or run as its owner.",
+            path=str(path),
+        )
+    if error.errno == errno.EIO:
+        return StoreDamaged(
+            why,
+            hint="The disk reports errors: check it, then run `perdure verify`.",
+            path=str(path),
+        )
+    if error.errno in _AWAY:
+        return StoreUnavailable(
+            why, hint="The file system does not answer; it is tried again.", path=str(path)
+        )
+    return None
+
+
+def whose(path: Path) -> str:
+    """`` (it belongs to NAME)`` for the nearest part of ``path`` that can be looked at, or ""."""
+    for part in (path, *path.parents):
+        with suppress(OSError):
+            return f" ({part} belongs to {owner_name(part.stat().st_uid)})"
+    return ""
+
+
+def owner_name(user_id: int) -> str:
+    """The user's name, or ``user N`` when this host does not know it."""
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:
+        return f"user {user_id}"
+
+
+def write_all(fd: int, piece: Piece, start: int) -> None:
+    """Write all of ``piece`` at ``start``, however little the kernel takes at once."""
+    rest = memoryview(piece).cast("B")
+    while rest:
+        written = os.pwrite(fd, rest, start)
+        rest = rest[written:]
+        start += written
+
+
+def create_file(path: Path, access: Access) -> int:
+    """A new file, open for writing, with the modes of ``access``."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, access.file_mode)
+    if access.is_shared:
+        os.fchmod(fd, access.file_mode)
+    return fd
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in ``folder`` durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def make_folders(folder: Path, access: Access) -> None:
+    """Make ``folder`` and what is missing above it, durably.
+
+    One that somebody else is just making is synced too: its maker may die before it does that.
+    """
+    if folder.is_dir():
+        return
+    make_folders(folder.parent, access)
+    with suppress(FileExistsError):
+        folder.mkdir(access.folder_mode)
+        if access.is_shared:
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fchmod(fd, access.folder_mode)
+            finally:
+                os.close(fd)
+    sync_folder(folder.parent)
+
+
+def remove_empty_folders(folder: Path, top: Path) -> None:
+    """Remove ``folder`` and those above it, below ``top``, as far as nothing is in them."""
+    while folder != top and top in folder.parents:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+        folder = folder.parent
+
+
+def keep_room(fd: int, start: int, length: int) -> bool:
+    """Give the file room on the disk behind its end, without moving that end.
+
+    Returns:
+        False where the file system cannot do that.
+
+    Raises:
+        OSError: there is no room.
+    """
+    fallocate = _fallocate()
+    if fallocate is None:
+        return False
+    if fallocate(fd, _KEEP_SIZE, ctypes.c_int64(start), ctypes.c_int64(length)) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _FULL:
+        raise OSError(number, os.strerror(number))
+    return False
+
+
+@cache
+def _fallocate() -> Callable[..., int] | None:
+    function: Callable[..., int] | None = getattr(
+        ctypes.CDLL(None, use_errno=True), "fallocate64", None
+    )
+    return function
+
+
+def is_open_to_all(mode: int) -> bool:
+    """Whether anybody may put things into a folder of that mode."""
+    return bool(mode & stat.S_IWOTH)

@@ -1,0 +1,196 @@
+"""What every driver of a store must do; run against ours, and broken ones, which must fail."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from perdure.store.driver import Driver, KeyMissing
+
+Check = Callable[[Driver], None]
+CHECKS: dict[str, Check] = {}
+
+
+def check(function: Check) -> Check:
+    """Add ``function`` to the contract."""
+    CHECKS[function.__name__] = function
+    return function
+
+
+@check
+def a_put_object_is_read_whole(driver: Driver) -> None:
+    data = bytes(range(256)) * 1000
+    assert driver.put_if_absent("jobs/a/job", data) is True
+    assert driver.get("jobs/a/job") == data
+    assert driver.head("jobs/a/job") == len(data)
+
+
+@check
+def an_empty_object_is_one(driver: Driver) -> None:
+    assert driver.put_if_absent("empty", b"") is True
+    assert driver.get("empty") == b""
+    assert driver.head("empty") == 0
+    assert driver.put_if_absent("empty", b"x") is False
+
+
+@check
+def pieces_make_one_object(driver: Driver) -> None:
+    assert driver.put_if_absent("a", iter([b"one", bytearray(b"two"), memoryview(b"three")]))
+    assert driver.get("a") == b"onetwothree"
+
+
+@check
+def a_second_put_if_absent_is_refused_and_changes_nothing(driver: Driver) -> None:
+    assert driver.put_if_absent("a", b"first") is True
+    assert driver.put_if_absent("a", b"second") is False
+    assert driver.put_if_absent("a", b"first") is False
+    assert driver.get("a") == b"first"
+
+
+@check
+def of_many_writers_exactly_one_creates(driver: Driver) -> None:
+    for round_number in range(20):
+        start = threading.Barrier(4)
+        created: list[bytes] = []
+
+        def write(me: bytes, key: str, start=start, created=created) -> None:
+            start.wait(timeout=30)
+            if driver.put_if_absent(key, me):
+                created.append(me)
+
+        key = f"race/{round_number}"
+        threads = [threading.Thread(target=write, args=(b"writer %d" % n, key)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=60)
+        assert created == [driver.get(key)]
+
+
+@check
+def a_put_replaces(driver: Driver) -> None:
+    driver.put("a", b"long before")
+    driver.put("a", b"now")
+    assert driver.get("a") == b"now"
+
+
+@check
+def a_put_in_place_replaces_too(driver: Driver) -> None:
+    driver.put("a", b"1234", in_place=True)
+    driver.put("a", b"5678", in_place=True)
+    assert driver.get("a") == b"5678"
+    driver.put("a", b"another size", in_place=True)
+    assert driver.get("a") == b"another size"
+
+
+@check
+def ranges_are_cut_at_the_end(driver: Driver) -> None:
+    driver.put("a", b"0123456789")
+    assert driver.get("a", 3) == b"3456789"
+    assert driver.get("a", 3, 4) == b"3456"
+    assert driver.get("a", 8, 100) == b"89"
+    assert driver.get("a", 10) == b""
+    assert driver.get("a", 100, 5) == b""
+    assert driver.get("a", 4, 0) == b""
+
+
+@check
+def what_is_not_there_is_missing(driver: Driver) -> None:
+    driver.put("folder/a", b"x")
+    for key in ("nothing", "folder", "folder/a/b", "folder/b"):
+        with pytest.raises(KeyMissing):
+            driver.get(key)
+        assert driver.head(key) is None
+
+
+@check
+def lists_are_sorted_and_of_whole_parts(driver: Driver) -> None:
+    keys = ["a/10", "a/2", "a-b", "a.b/c", "a/b/c", "a/b-c", "ab", "b/a", "a0"]
+    for key in keys:
+        driver.put(key, b"")
+    assert list(driver.list("")) == sorted(keys)
+    assert list(driver.list("a")) == ["a/10", "a/2", "a/b-c", "a/b/c"]
+    assert list(driver.list("a/b")) == ["a/b/c"]
+    assert list(driver.list("nothing")) == []
+    assert list(driver.list("ab")) == []
+
+
+@check
+def children_stop_at_the_next_slash(driver: Driver) -> None:
+    for key in ("jobs/b/job", "jobs/a/log/1", "jobs/a/job", "format"):
+        driver.put(key, b"")
+    assert driver.children("") == ("format", "jobs")
+    assert driver.children("jobs") == ("a", "b")
+    assert driver.children("jobs/a") == ("job", "log")
+    assert driver.children("nothing") == ()
+
+
+@check
+def a_deleted_object_is_gone_and_its_key_free(driver: Driver) -> None:
+    driver.put("a/b", b"x")
+    driver.delete("a/b")
+    driver.delete("a/b")
+    driver.delete("c/d")
+    assert driver.head("a/b") is None
+    assert list(driver.list("")) == []
+    assert driver.children("") == ()
+    assert driver.put_if_absent("a/b", b"y") is True
+
+
+@check
+def an_upload_is_seen_only_after_its_commit(driver: Driver) -> None:
+    upload = driver.upload("packs/a")
+    upload.write(b"one")
+    upload.write(memoryview(b"two"))
+    assert upload.size == 6
+    assert driver.head("packs/a") is None
+    assert list(driver.list("")) == []
+    assert upload.commit() is True
+    assert driver.get("packs/a") == b"onetwo"
+    upload.abort()
+    assert driver.get("packs/a") == b"onetwo"
+
+
+@check
+def an_upload_to_a_taken_key_is_refused(driver: Driver) -> None:
+    upload = driver.upload("a")
+    upload.write(b"late")
+    driver.put_if_absent("a", b"early")
+    assert upload.commit() is False
+    assert driver.get("a") == b"early"
+
+
+@check
+def an_aborted_upload_leaves_nothing(driver: Driver) -> None:
+    upload = driver.upload("a")
+    upload.write(b"x")
+    upload.abort()
+    assert driver.head("a") is None
+    assert list(driver.list("")) == []
+    assert driver.put_if_absent("a", b"y") is True
+
+
+@check
+def a_journal_grows_at_its_end(driver: Driver) -> None:
+    if not driver.appends:
+        with pytest.raises(NotImplementedError):
+            driver.append("j", b"x")
+        return
+    driver.append("launches/a/journal", b"one\n")
+    driver.sync("launches/a/journal")
+    driver.append("launches/a/journal", b"two\n")
+    assert driver.get("launches/a/journal") == b"one\ntwo\n"
+    assert driver.get("launches/a/journal", 4) == b"two\n"
+    assert driver.head("launches/a/journal") == 8
+    driver.sync("launches/a/journal")
+
+
+@check
+def names_that_are_no_keys_are_refused(driver: Driver) -> None:
+    for key in ("", "/a", "a/", "a//b", "../a", "a/../b", ".", ".hidden", "A", "a b", "ä", "a\0"):
+        with pytest.raises(ValueError, match="no key"):
+            driver.put_if_absent(key, b"")
+        with pytest.raises(ValueError, match="no key"):
+            driver.get(key)
+    with pytest.raises(ValueError, match="no key"):
+        driver.put("a" * 201, b"")

@@ -1,0 +1,90 @@
+from collections.abc import Iterator
+
+import pytest
+
+from contract.store.driver_contract import CHECKS
+from perdure.store.driver import Data, Driver
+from perdure.store.memory import MemoryDriver
+from perdure.store.posix import PosixDriver
+from perdure.store.posix_files import GROUP
+
+
+@pytest.fixture(params=["posix", "posix for a group", "memory", "memory without append"])
+def driver(request, tmp_path) -> Iterator[Driver]:
+    match request.param:
+        case "posix":
+            made: Driver = PosixDriver(tmp_path)
+        case "posix for a group":
+            made = PosixDriver(tmp_path, access=GROUP)
+        case "memory":
+            made = MemoryDriver()
+        case _:
+            made = MemoryDriver(appends=False)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_driver_keeps(name, driver):
+    CHECKS[name](driver)
+
+
+class Overwrites(MemoryDriver):
+    """The second put wins."""
+
+    def put_if_absent(self, key: str, data: Data) -> bool:
+        is_new = self.head(key) is None
+        self.put(key, data)
+        return is_new
+
+
+class SaysCreatedTwice(MemoryDriver):
+    """Nothing is overwritten, but everybody is told that it was theirs."""
+
+    def put_if_absent(self, key: str, data: Data) -> bool:
+        super().put_if_absent(key, data)
+        return True
+
+
+class ListsUnsorted(MemoryDriver):
+    """As a file system lists."""
+
+    def list(self, prefix: str) -> Iterator[str]:
+        return iter(sorted(super().list(prefix), key=lambda key: key[::-1], reverse=True))
+
+
+class ReadsShort(MemoryDriver):
+    """A range is one byte short."""
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        data = super().get(key, start, length)
+        return data if length is None else data[: length - 1]
+
+
+class ListsByText(MemoryDriver):
+    """A prefix that is compared as text: "a" finds "ab"."""
+
+    def list(self, prefix: str) -> Iterator[str]:
+        return iter(sorted(key for key in super().list("") if key.startswith(prefix)))
+
+
+class ShowsUploads(MemoryDriver):
+    """Uploads are written under their own name."""
+
+    def upload(self, key: str):
+        self.put(key, b"")
+        return super().upload(key)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [Overwrites, SaysCreatedTwice, ListsUnsorted, ReadsShort, ListsByText, ShowsUploads],
+)
+def test_a_broken_driver_does_not_pass(broken):
+    failed = []
+    for name, check in CHECKS.items():
+        try:
+            check(broken())
+        except (AssertionError, pytest.fail.Exception):
+            failed.append(name)
+    assert failed
