@@ -28,7 +28,9 @@ class AttemptAccount:
 
     Attributes:
         begun, outcome: the fields of those lines, or None.
-        reported, kept: values of the chunk, in the order in which they came.
+        reported: values of the chunk that the task called complete, in order.
+        kept: values that are never run again, with the checkpoint that holds their files (None:
+            they have none).
         notes: what `perdure why` shows.
     """
 
@@ -36,7 +38,7 @@ class AttemptAccount:
     outcome: Mapping[str, Any] | None = None
     is_released: bool = False
     reported: list[int] = field(default_factory=list)
-    kept: list[int] = field(default_factory=list)
+    kept: dict[int, int | None] = field(default_factory=dict)
     notes: list[Mapping[str, Any]] = field(default_factory=list)
 
 
@@ -104,7 +106,7 @@ class LaunchAccount:
             case Kind.REPORTED:
                 account.reported.extend(fields["values"])
             case Kind.KEPT:
-                account.kept.extend(fields["values"])
+                account.kept.update(dict.fromkeys(fields["values"], fields.get("support")))
             case Kind.NOTED:
                 account.notes.append(fields)
             case Kind.OUTCOME:

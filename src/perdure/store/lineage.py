@@ -84,11 +84,6 @@ class Lineage:
     last: int
     pruned_packs: frozenset[str]
 
-    @property
-    def next_attempt(self) -> int:
-        """The number of the next attempt."""
-        return max((claim.attempt for claim in self.claims), default=0) + 1
-
     def save(self, number: int) -> Save | None:
         """The checkpoint with that sequence."""
         return next((save for save in self.saves if save.number == number), None)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
+from typing import Protocol
 
 from perdure.protocol.attempt_messages import AttemptMessages
 from perdure.protocol.attempt_messages import Event as MessageEvent
@@ -33,6 +34,19 @@ _NOT_FOR_OPENJD = (
 _SECRET = b"openjd_redacted_env"
 _HELD_BACK_LIMIT = 64 * 1024
 _READ_BYTES = 1 << 18
+
+
+class ActionProcess(Protocol):
+    """What the supervisor needs of the process that a workspace started."""
+
+    @property
+    def pid(self) -> int | None:
+        """The action's process."""
+        ...
+
+    def stop_reading(self) -> None:
+        """Nothing of the action is left: end the reading of its output."""
+        ...
 
 
 class Hearing:
@@ -77,8 +91,14 @@ class ActionOutput:
         self._splitter = LineSplitter()
         self._held_back = b""
         self._is_secret = False
+        self.process: ActionProcess | None = None
         self.pid: int | None = None
         self.spawn_error = ""
+        self.has_no_process = False
+
+    def attach(self, process: ActionProcess) -> None:
+        """This process runs the action."""
+        self.process = process
 
     def environment(self, changes: Mapping[str, str | None]) -> dict[str, str]:
         """The environment given, with the session's changes; None removes."""

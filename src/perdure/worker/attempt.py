@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from perdure.clock import Clock
 from perdure.worker import machine
-from perdure.worker.action_output import MessagesFile
+from perdure.worker.action_output import ActionProcess, MessagesFile
 from perdure.worker.machine import AttemptMachine, Facts
 from perdure.worker.processes import SignalTarget, signal_target
 from perdure.worker.tree import ActionTree
@@ -30,19 +30,6 @@ TICK_SECONDS = 0.5
 #: How often it is looked whether a handler was installed.
 SEEK_SECONDS = 0.05
 CANCEL_INFO = "cancel_info.json"
-
-
-class ActionProcess(Protocol):
-    """What the supervisor needs of the workspace that started the action."""
-
-    @property
-    def pid(self) -> int | None:
-        """The action's process."""
-        ...
-
-    def stop_reading(self) -> None:
-        """Nothing of the action is left: end the reading of its output."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

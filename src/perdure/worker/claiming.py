@@ -64,6 +64,7 @@ class LineageView:
 class ClaimPlan:
     """What to claim: the base, what runs in this lineage, and what is split off it."""
 
+    attempt: int
     base: int | None
     values: Mapping[str, str] | None = None
     split: tuple[Mapping[str, str], ...] = ()
@@ -171,7 +172,7 @@ class Claimant:
             plan = decide(view)
             if isinstance(plan, Left):
                 return plan
-            result = log.append(self._claim_record(view.lineage, plan))
+            result = log.append(self._claim_record(plan))
             if isinstance(result, Entry):
                 return self._look_again(lineage_id, ref, log, view, result)
 
@@ -226,10 +227,10 @@ class Claimant:
             account.read_on(self._records.driver, layout.journal(self._records.job, launch))
             self._records.append({"kind": "fence", "launch": launch, "offset": account.length})
 
-    def _claim_record(self, lineage: Lineage, plan: ClaimPlan) -> dict[str, Any]:
+    def _claim_record(self, plan: ClaimPlan) -> dict[str, Any]:
         record: dict[str, Any] = {
             "kind": "claim",
-            "attempt": lineage.next_attempt,
+            "attempt": plan.attempt,
             "launch": self._me.launch,
             "base": plan.base,
         }

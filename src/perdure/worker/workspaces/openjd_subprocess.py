@@ -35,6 +35,10 @@ _READ_BYTES = 1 << 18
 class Steering(Protocol):
     """What a session's processes ask and tell; called on the pump's thread."""
 
+    def attach(self, process: "SteeredSubprocess") -> None:
+        """This process is about to run an action."""
+        ...
+
     def environment(self, changes: Mapping[str, str | None]) -> dict[str, str]:
         """The whole environment of the action's process."""
         ...
@@ -61,7 +65,7 @@ class Steering(Protocol):
 
 
 #: Whose processes are whose: by session id.
-_steerings: dict[str, Steering] = {}
+_steerings: dict[str, Callable[[], Steering]] = {}
 
 
 def install() -> None:
@@ -70,8 +74,8 @@ def install() -> None:
         vars(module)["LoggingSubprocess"] = SteeredSubprocess
 
 
-def steer(session_id: str, steering: Steering) -> None:
-    """Let ``steering`` answer for the processes of that session."""
+def steer(session_id: str, steering: Callable[[], Steering]) -> None:
+    """Let what ``steering`` returns answer for the next process of that session."""
     _steerings[session_id] = steering
 
 
@@ -102,7 +106,7 @@ class SteeredSubprocess:
         self._callback = callback
         self._changes = dict(os_env_vars or {})
         self._working_dir = working_dir
-        self._steering = _steerings[logger.extra["session_id"]]
+        self._steering = _steerings[logger.extra["session_id"]]()
         self._process: subprocess.Popen[bytes] | None = None
         self._has_started = threading.Event()
         self._start_failed = False
@@ -110,6 +114,7 @@ class SteeredSubprocess:
         self._pid: int | None = None
         self._returncode: int | None = None
         self._stop_reading = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._steering.attach(self)
 
     @property
     def pid(self) -> int | None:

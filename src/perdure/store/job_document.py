@@ -1,0 +1,165 @@
+"""The job as submitted: everything that any process needs to run it anywhere, as one record.
+
+Pure. Texts are kept as they were given (the template is decoded anew by every process), parameters
+as texts, the submitter's variables with their values but for those whose names look like secrets:
+of these only the names are kept, and the command that resumes brings the values.
+
+Source: docs/store-format.md, "The job record"; design 11.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from fnmatch import fnmatchcase
+from typing import Any
+
+from perdure.store.layout import JobId
+
+#: Variables whose values are never written, unless ``--env-omit`` adds to them.
+SECRET_NAMES = ("*TOKEN*", "*SECRET*", "*PASSWORD*", "*KEY*")
+#: perdure's own variables are made anew for each attempt.
+_OWN_NAMES = "PERDURE_*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """A document as it was given, with the name by which errors call it."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which tasks of the job are run, as `openjd run` selects them.
+
+    Attributes:
+        step: only this step (and its dependencies, see below); None: the whole job.
+        tasks: only these sets of parameter values of that step; None: all.
+        maximum_tasks: at most so many tasks of that step; None: all.
+        run_dependencies: whether the steps that ``step`` depends on are run before.
+    """
+
+    step: str | None = None
+    tasks: tuple[Mapping[str, str], ...] | None = None
+    maximum_tasks: int | None = None
+    run_dependencies: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How the job is run; given at submit, kept with it.
+
+    Attributes:
+        workers: how many run side by side.
+        files: the files policy: managed, shared or adopt.
+        deliver: where declared files of finished tasks are delivered, or None.
+        allow_roots: further folders from which files may be saved and restored.
+        append: globs of files that only ever grow.
+        on_conflict: stop, overwrite or keep: outside files that perdure may not replace.
+        notice: ``auto``, ``none`` or a command.
+        heartbeat_seconds: how often a launch moves its counter.
+        preserve: keep session folders.
+        log_limit_bytes: how much of a launch's output is kept.
+        limits: what counts against a task: fields of `policy.counting.Limits` that differ.
+        step_limits: the same by step name.
+        keep_last: how many checkpoints of a lineage are kept.
+        hooks: commands by moment: save, resume, suspended, held, failed, succeeded.
+        temporary_dir: where session folders are made; None: the system's.
+    """
+
+    workers: int = 1
+    files: str = "managed"
+    deliver: str | None = None
+    allow_roots: tuple[str, ...] = ()
+    append: tuple[str, ...] = ()
+    on_conflict: str = "stop"
+    notice: str = "auto"
+    heartbeat_seconds: float = 10.0
+    preserve: bool = False
+    log_limit_bytes: int = 1 << 30
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    step_limits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    keep_last: int = 3
+    hooks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    temporary_dir: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDocument:
+    """The job record.
+
+    Attributes:
+        key: of ``--key``, or None.
+        template_dir, current_dir: what relative paths are relative to.
+        path_mapping: a ``pathmapping-1.0`` document's rules.
+        variables: the submitter's, without secrets.
+        omitted: names of variables whose values were not kept.
+        submitted_at: for people.
+    """
+
+    job: JobId
+    name: str
+    template: Text
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    environments: tuple[Text, ...] = ()
+    extensions: tuple[str, ...] | None = None
+    template_dir: str
+    current_dir: str
+    path_mapping: tuple[Mapping[str, Any], ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    omitted: tuple[str, ...] = ()
+    key: str | None = None
+    submitted_at: str = ""
+    selection: Selection = field(default_factory=Selection)
+    options: Options = field(default_factory=Options)
+
+    def to_header(self) -> dict[str, Any]:
+        """The record's header, without id and moment."""
+        return {"kind": "job", "front": "openjd", **asdict(self)}
+
+
+def from_header(header: Mapping[str, Any]) -> JobDocument:
+    """The opposite of `JobDocument.to_header`; keys of later versions are passed over."""
+    described = _known(JobDocument, header)
+    described["template"] = Text(**_known(Text, header["template"]))
+    described["environments"] = tuple(Text(**_known(Text, one)) for one in header["environments"])
+    selection = _known(Selection, header.get("selection", {}))
+    if selection.get("tasks") is not None:
+        selection["tasks"] = tuple(selection["tasks"])
+    described["selection"] = Selection(**selection)
+    described["options"] = _options(header.get("options", {}))
+    for name in ("path_mapping", "omitted"):
+        described[name] = tuple(described.get(name, ()))
+    if described.get("extensions") is not None:
+        described["extensions"] = tuple(described["extensions"])
+    return JobDocument(**described)
+
+
+def _options(header: Mapping[str, Any]) -> Options:
+    described = _known(Options, header)
+    for name in ("allow_roots", "append"):
+        described[name] = tuple(described.get(name, ()))
+    described["hooks"] = {
+        moment: tuple(commands) for moment, commands in described.get("hooks", {}).items()
+    }
+    return Options(**described)
+
+
+def _known(kind: type[Any], header: Mapping[str, Any]) -> dict[str, Any]:
+    names = {one.name for one in fields(kind)}
+    return {name: value for name, value in header.items() if name in names}
+
+
+def split_variables(
+    variables: Mapping[str, str], omit: tuple[str, ...] = ()
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The variables whose values are kept, and the names of the others, sorted."""
+    secret = (*SECRET_NAMES, *omit)
+    mine = {name: text for name, text in variables.items() if not fnmatchcase(name, _OWN_NAMES)}
+    omitted = {
+        name
+        for name in mine
+        if any(fnmatchcase(name.upper(), pattern.upper()) for pattern in secret)
+    }
+    kept = {name: text for name, text in mine.items() if name not in omitted}
+    return kept, tuple(sorted(omitted))

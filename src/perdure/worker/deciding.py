@@ -1,0 +1,218 @@
+"""From what the logs say about a lineage to the question that policy answers, and to a claim.
+
+Pure. The kept values whose files lie in a checkpoint newer than the base would be lost with it:
+where policy falls back below it, they are given back and run again.
+
+Source: design 5, 6.
+"""
+
+from dataclasses import dataclass, replace
+
+from perdure.clock import from_text
+from perdure.policy.counting import DEFAULT_LIMITS, History, Limits, PastAttempt
+from perdure.policy.outcome import AttemptState, Cause
+from perdure.policy.resuming import (
+    Action,
+    KnownCheckpoint,
+    Question,
+    ResumeDecision,
+    Split,
+    Start,
+    Values,
+    decide_resume,
+)
+from perdure.store.lineage import SHARE, Lineage, Save
+from perdure.worker.claiming import LineageView
+from perdure.worker.job_records import PastClaim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRules:
+    """What a step says about its lineages.
+
+    Attributes:
+        split: cuts a remainder into pieces that the step's constraint allows.
+    """
+
+    is_resumable: bool
+    limits: Limits = DEFAULT_LIMITS
+    split: Split = lambda values: (values,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Policy's answer, with what the claim and the attempt need besides.
+
+    Attributes:
+        attempt: the number of the next attempt.
+        kept: values that are never run again, from that base.
+        restores: the checkpoint whose files are put back: the base, also where onRun runs.
+    """
+
+    answer: ResumeDecision
+    attempt: int
+    kept: frozenset[int]
+    restores: int | None
+
+
+def decide(view: LineageView, rules: StepRules, values: Values | None) -> Decision:
+    """Where the lineage goes on from.
+
+    Args:
+        view: the lineage, with what counts of each attempt.
+        rules: of its step.
+        values: the chunk as this lineage holds it now; None for a plain task.
+    """
+    kept = kept_values(view.past)
+    question = ask(view, rules, values, frozenset(kept))
+    answer = decide_resume(question)
+    while isinstance(answer, Start):
+        base = _restored(answer, view.lineage)
+        lost = {v for v in question.kept if kept[v] is not None and (base or 0) < (kept[v] or 0)}
+        if not lost:
+            break
+        question = replace(question, kept=question.kept - lost)
+        answer = decide_resume(question)
+    return Decision(
+        answer=answer,
+        attempt=next_attempt(view.past),
+        kept=question.kept,
+        restores=_restored(answer, view.lineage) if isinstance(answer, Start) else None,
+    )
+
+
+def ask(
+    view: LineageView, rules: StepRules, values: Values | None, kept: frozenset[int]
+) -> Question:
+    """The question."""
+    lineage = view.lineage
+    return Question(
+        history=history(view),
+        checkpoints=tuple(_checkpoint(save, view.past) for save in _announced(lineage)),
+        point=_announced_point(lineage),
+        is_resumable=rules.is_resumable,
+        values=values,
+        kept=kept,
+        split=rules.split,
+        limits=rules.limits,
+    )
+
+
+def history(view: LineageView) -> History:
+    """The attempts that are over, in order."""
+    lineage = view.lineage
+    branch = lineage.branches[-1].number if lineage.branches else -1
+    before = [p.claim.attempt for p in view.past if p.claim.number < branch]
+    return History(
+        attempts=tuple(
+            _past_attempt(past, lineage) for past in view.past if past.account.begun is not None
+        ),
+        forgiven=max(before, default=0),
+        branched=max(before, default=0),
+    )
+
+
+def kept_values(past: tuple[PastClaim, ...]) -> dict[int, int | None]:
+    """All values kept so far, each with the checkpoint that holds its files."""
+    kept: dict[int, int | None] = {}
+    for one in past:
+        kept.update(one.account.kept)
+    return kept
+
+
+def next_attempt(past: tuple[PastClaim, ...]) -> int:
+    """One past the last; a share whose task was never begun has used up no number."""
+    used = [p.claim.attempt for p in past if p.claim.number != SHARE or p.account.begun is not None]
+    return max(used, default=0) + 1
+
+
+def current_values(lineage: Lineage) -> dict[str, str] | None:
+    """The parameter values that the lineage holds since the last claim that split it."""
+    for claim in reversed(lineage.claims):
+        if claim.values is not None:
+            return dict(claim.values)
+    return None
+
+
+def _past_attempt(past: PastClaim, lineage: Lineage) -> PastAttempt:
+    claim, account = past.claim, past.account
+    outcome = account.outcome or {}
+    base = lineage.save(claim.base) if claim.base is not None else None
+    cause = outcome.get("cause")
+    return PastAttempt(
+        number=claim.attempt,
+        state=AttemptState(outcome.get("state", AttemptState.LOST.value)),
+        launch=claim.launch,
+        host=str((account.begun or {}).get("host", "")),
+        base=claim.base,
+        content=base.content if base is not None and _was_resume(past) else None,
+        cause=Cause(cause) if cause else None,
+        by_user=outcome.get("by") == "user",
+        reason=str(outcome.get("reason", "")),
+        kept=len(account.kept),
+        saved=tuple(s.content for s in lineage.saves if s.claim == claim.number),
+        ran_seconds=_ran_seconds(past, lineage),
+        was_discarded=outcome.get("resume_status") == "DISCARDED",
+    )
+
+
+def _was_resume(past: PastClaim) -> bool:
+    """Whether the attempt started from its base's save, and not only with its files."""
+    return (past.account.begun or {}).get("action") == Action.RESUME.value
+
+
+def _ran_seconds(past: PastClaim, lineage: Lineage) -> float:
+    """How long it ran: as its launch said, or at least until its last save where it was lost."""
+    outcome = past.account.outcome
+    if outcome is not None:
+        return float(outcome.get("ran", 0.0))
+    begun = past.account.begun
+    saves = [s for s in lineage.saves if s.claim == past.claim.number]
+    if begun is None or not saves:
+        return 0.0
+    return (from_text(saves[-1].header["at"]) - from_text(begun["at"])).total_seconds()
+
+
+def _checkpoint(save: Save, past: tuple[PastClaim, ...]) -> KnownCheckpoint:
+    return KnownCheckpoint(
+        sequence=save.number,
+        content=save.content,
+        is_void=save.is_void,
+        is_pruned=save.is_pruned,
+        is_damaged=_is_damaged(save, past),
+        first_incomplete=save.header.get("first_incomplete"),
+    )
+
+
+def _is_damaged(save: Save, past: tuple[PastClaim, ...]) -> bool:
+    """Whether an attempt that started from it found that its bytes are not what was saved."""
+    return any(
+        p.claim.base == save.number
+        and p.account.outcome is not None
+        and p.account.outcome.get("cause") == Cause.NOT_VERIFIED.value
+        for p in past
+    )
+
+
+def _announced(lineage: Lineage) -> list[Save]:
+    """Checkpoints that a program can be resumed from: it has announced a save up to then."""
+    return [save for save in lineage.saves if save.header.get("save", 0) > 0]
+
+
+def _announced_point(lineage: Lineage) -> int | None:
+    point = lineage.save(lineage.point) if lineage.point is not None else None
+    return point.number if point is not None and point.header.get("save", 0) > 0 else None
+
+
+def _restored(answer: Start, lineage: Lineage) -> int | None:
+    """What is put back: the base; where onRun runs what remains, the files of what is kept."""
+    if answer.base is not None or answer.values is None:
+        return answer.base
+    point = lineage.save(lineage.point) if lineage.point is not None else None
+    is_whole = point is not None and not point.is_pruned
+    return lineage.point if is_whole else None
+
+
+def is_resume(answer: Start) -> bool:
+    """Whether onCheckpointResume runs."""
+    return answer.action is Action.RESUME

@@ -1,0 +1,105 @@
+"""What a task finds in its environment.
+
+The submitter's variables as they were at submit, the secrets that the resuming command brought, and
+perdure's own: documented in docs/checkpoint-extension.md, only ever added to. perdure's interpreter
+and paths never leak into the task; where PATH has no ``python``, one is offered last.
+
+Source: design 9.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from perdure.store.job_document import JobDocument
+from perdure.worker.processes import TOKEN_VARIABLE
+
+_DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptVariables:
+    """What the variables say about one attempt.
+
+    Attributes:
+        checkpoint_dir: a folder in the session folder for checkpoints.
+        commit_file: ``checkpoint_committed.json``.
+        messages_file: the side channel.
+        notice_seconds: how long the task has between the signal and SIGKILL.
+        interval_seconds: how often a save is worth its cost.
+    """
+
+    job: str
+    step: str
+    task: str
+    attempt: int
+    resumed_from: int | None
+    checkpoint_dir: Path
+    commit_file: Path
+    messages_file: Path
+    notice_seconds: int
+    interval_seconds: int
+
+    def to_environment(self) -> dict[str, str]:
+        """As variables."""
+        return {
+            "PERDURE_JOB": self.job,
+            "PERDURE_STEP": self.step,
+            "PERDURE_TASK": self.task,
+            "PERDURE_ATTEMPT": str(self.attempt),
+            "PERDURE_RESUMED_FROM": "" if self.resumed_from is None else str(self.resumed_from),
+            "PERDURE_CHECKPOINT_DIR": str(self.checkpoint_dir),
+            "PERDURE_COMMIT_FILE": str(self.commit_file),
+            "PERDURE_MESSAGES": str(self.messages_file),
+            "PERDURE_NOTICE_SECONDS": str(self.notice_seconds),
+            "PERDURE_INTERVAL_SECONDS": str(self.interval_seconds),
+        }
+
+
+def base_environment(
+    document: JobDocument, carried: Mapping[str, str], *, python_dir: Path, gpus: str | None = None
+) -> dict[str, str]:
+    """The variables that every process of a launch starts from.
+
+    Args:
+        document: has the submitter's variables.
+        carried: the resuming command's variables, of which only the omitted ones are taken.
+        python_dir: a folder of ours that may be put at the end of PATH (`offer_python`).
+        gpus: for CUDA_VISIBLE_DEVICES; None: left as it is.
+    """
+    environment = dict(document.variables)
+    environment |= {name: carried[name] for name in document.omitted if name in carried}
+    environment["PYTHONUNBUFFERED"] = "1"
+    path = environment.get("PATH") or _DEFAULT_PATH
+    if shutil.which("python", path=path) is None:
+        offer_python(python_dir)
+        path = f"{path}{os.pathsep}{python_dir}"
+    environment["PATH"] = path
+    if gpus is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = gpus
+    return environment
+
+
+def missing_secrets(document: JobDocument, carried: Mapping[str, str]) -> tuple[str, ...]:
+    """Names of variables that the submitter had and nobody brought."""
+    return tuple(name for name in document.omitted if name not in carried)
+
+
+def offer_python(folder: Path) -> None:
+    """Put a ``python`` into ``folder``: the interpreter below our own environment, if any."""
+    base = getattr(sys, "_base_executable", None) or sys.executable
+    target = Path(shutil.which("python3", path=_DEFAULT_PATH) or base)
+    link = folder / "python"
+    folder.mkdir(parents=True, exist_ok=True)
+    if not link.exists():
+        new = folder / f"python.{os.getpid()}"
+        new.symlink_to(target)
+        new.replace(link)
+
+
+def with_token(environment: Mapping[str, str], token: str) -> dict[str, str]:
+    """The environment of one action: its processes are known by the token."""
+    return {**environment, TOKEN_VARIABLE: token}

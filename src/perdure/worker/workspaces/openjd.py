@@ -1,0 +1,216 @@
+"""Open Job Description sessions: the working folder, the environments, and the starting of actions.
+
+The library makes the folder, writes embedded files, resolves format strings and keeps the variables
+that environments set; the process itself is ours (`openjd_subprocess`), and so are clocks and
+signals. What the library says of itself goes into the launch's log, as `openjd run` shows it.
+
+Threads: called by the launch's thread; nothing here blocks but for the library's own short work.
+
+Source: openjd-sessions 0.13 and 0.14 (v0).
+"""
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from openjd.sessions import LOG, ActionState, ActionStatus, LogContent, Session, SessionState
+
+from perdure.template import Environment, Job, Step, Symbols, TaskParameters
+from perdure.worker.action_output import ActionOutput
+from perdure.worker.workspaces import openjd_subprocess
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPlan:
+    """What a session is made from.
+
+    Attributes:
+        root: the folder in which its working folder is made; it exists.
+        path_mapping: the library's rules.
+        retain: whether the working folder is kept when the session ends.
+    """
+
+    job: Job
+    root: Path
+    path_mapping: Sequence[Any] = ()
+    retain: bool = False
+
+
+class OpenJdSession:
+    """One session.
+
+    Args:
+        plan: what it is made from.
+        record: gets every line that the library itself says.
+    """
+
+    def __init__(self, plan: SessionPlan, record: Callable[[str], None]) -> None:
+        openjd_subprocess.install()
+        self._job = plan.job
+        self._id = secrets.token_hex(8)
+        self._output: ActionOutput | None = None
+        self._entered: list[Environment] = []
+        self._is_idle = threading.Event()
+        _Tap.listen(self._id, record, self._is_shown)
+        openjd_subprocess.steer(self._id, self._steering)
+        self._session = Session(
+            session_id=self._id,
+            job_name=plan.job.name,
+            job_parameter_values=dict(plan.job.session_parameters),
+            path_mapping_rules=list(plan.path_mapping) or None,
+            retain_working_dir=plan.retain,
+            callback=self._on_status,
+            session_root_directory=plan.root,
+            revision_extensions=plan.job.revision_extensions,
+        )
+
+    @property
+    def working_directory(self) -> Path:
+        """The session folder."""
+        return Path(self._session.working_directory)
+
+    @property
+    def files_directory(self) -> Path:
+        """Where embedded files are written: never part of a dataset."""
+        return Path(self._session.files_directory)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a further task may run here: every action so far succeeded."""
+        return self._session.state == SessionState.READY
+
+    @property
+    def entered(self) -> tuple[Environment, ...]:
+        """The environments entered and not yet left, in order."""
+        return tuple(self._entered)
+
+    def enter(self, environment: Environment, output: ActionOutput, step: Step | None) -> None:
+        """Start entering an environment; it counts as entered whatever becomes of its onEnter."""
+        self._begin(output)
+        self._entered.append(environment)
+        self._session.enter_environment(
+            environment=environment.model,
+            identifier=environment.identifier,
+            resolved_symtab=environment.symbols.table,
+            step_name=step.name if step is not None else None,
+        )
+        self._settle_start(output)
+
+    def leave(self, output: ActionOutput) -> None:
+        """Start leaving the environment entered last."""
+        self._begin(output)
+        environment = self._entered.pop()
+        self._session.exit_environment(
+            identifier=environment.identifier,
+            keep_session_running=True,
+            resolved_symtab=environment.symbols.table,
+        )
+        self._settle_start(output)
+
+    def run_task(
+        self,
+        step: Step,
+        script: Any,
+        symbols: Symbols,
+        parameters: TaskParameters,
+        output: ActionOutput,
+    ) -> None:
+        """Start a task's action."""
+        self._begin(output)
+        self._session.run_task(
+            step_script=script,
+            task_parameter_values=parameters.for_session(),
+            step_name=step.name,
+            resolved_symtab=symbols.table,
+        )
+        self._settle_start(output)
+
+    @property
+    def failure(self) -> str | None:
+        """What the library says of the last action if it did not succeed (an openjd_fail, say)."""
+        status = self._session.action_status
+        if status is None or status.state in (ActionState.SUCCESS, ActionState.RUNNING):
+            return None
+        return status.fail_message or f"the action ended {status.state.value.upper()}"
+
+    def wait_idle(self) -> None:
+        """Block until the library has taken note of the end of the action started last."""
+        self._is_idle.wait()
+
+    def close(self) -> None:
+        """Forget the session and remove its folder unless it is retained."""
+        try:
+            self._session.cleanup()
+        finally:
+            openjd_subprocess.release(self._id)
+            _Tap.forget(self._id)
+
+    def _begin(self, output: ActionOutput) -> None:
+        self._output = output
+        self._is_idle.clear()
+
+    def _on_status(self, _session_id: str, status: ActionStatus) -> None:
+        if status.state != ActionState.RUNNING:
+            self._is_idle.set()
+
+    def _steering(self) -> ActionOutput:
+        assert self._output is not None, "no process outside of an action"
+        return self._output
+
+    def _settle_start(self, output: ActionOutput) -> None:
+        """Where the library refused before there was a process, say so like a failed start."""
+        if output.process is not None:
+            return
+        output.has_no_process = True
+        self._is_idle.set()
+        if self.failure is not None:
+            output.spawn_failed(self.failure)
+
+    def _is_shown(self, record: logging.LogRecord) -> bool:
+        """Whether a record goes into the log: output does already, but for hidden values."""
+        content = getattr(record, "openjd_log_content", None)
+        is_output = content is not None and LogContent.COMMAND_OUTPUT in content
+        return not is_output or (self._output is not None and self._output.is_secret)
+
+
+class _Tap(logging.Handler):
+    """Takes what openjd-sessions logs, after its own filters, to the session's log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sessions: dict[
+            str, tuple[Callable[[str], None], Callable[[logging.LogRecord], bool]]
+        ] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One record to whom it concerns."""
+        session = self.sessions.get(getattr(record, "session_id", ""))
+        if session is not None and session[1](record):
+            session[0](record.getMessage())
+
+    @classmethod
+    def listen(
+        cls,
+        session_id: str,
+        record: Callable[[str], None],
+        is_shown: Callable[[logging.LogRecord], bool],
+    ) -> None:
+        """Begin listening for a session."""
+        tap = next((handler for handler in LOG.handlers if isinstance(handler, cls)), None)
+        if tap is None:
+            tap = cls()
+            LOG.addHandler(tap)
+            LOG.propagate = False
+        LOG.setLevel(logging.INFO)
+        tap.sessions[session_id] = (record, is_shown)
+
+    @classmethod
+    def forget(cls, session_id: str) -> None:
+        """The session is no more."""
+        for handler in LOG.handlers:
+            if isinstance(handler, cls):
+                handler.sessions.pop(session_id, None)
