@@ -1,0 +1,323 @@
+"""Where a lineage goes on from: start, hold, finished or failed.
+
+A pure function of the lineage, what is kept and what is left in the store. Its rules, in order:
+
+1. Nothing remains: finished.
+2. What counts reached a limit: failed (`counting`).
+3. A resumable step with checkpoints: the newest usable one whose content was not tried in vain too
+   often; none left: held, with the choices. Never the very beginning by itself.
+4. No checkpoint: the beginning, unless that was tried in vain too often: failed, or held where a
+   person could choose a checkpoint of another branch.
+
+Of a chunk only what is not kept runs again. The remainder is split by the step's constraint; the
+piece with the checkpoint stays in the lineage, every other one becomes a lineage of its own that
+begins with onRun. A step without onCheckpointResume runs its remainder with onRun in the same way.
+
+Source: design of perdure, "Resuming"; docs/decisions/028, 029.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from perdure.policy.counting import (
+    DEFAULT_LIMITS,
+    NO_HISTORY,
+    Content,
+    History,
+    Limits,
+    Tally,
+    back_off_seconds,
+    possible_error,
+    tally,
+)
+from perdure.policy.outcome import AttemptState
+
+Values = tuple[int, ...]
+Split = Callable[[Values], tuple[Values, ...]]
+
+
+class Action(Enum):
+    """Which of the step's actions runs."""
+
+    #: From the beginning.
+    RUN = "onRun"
+    #: From a checkpoint.
+    RESUME = "onCheckpointResume"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownCheckpoint:
+    """A checkpoint of the lineage, as far as this decision looks at it.
+
+    Attributes:
+        is_void: of a side branch.
+        is_pruned: its data may be gone.
+        is_damaged: it was read and is not what was saved.
+        first_incomplete: of the chunk's values that its attempt ran, the first one that was not
+            reported complete when it was saved; None when all were, or for a plain task.
+    """
+
+    sequence: int
+    content: Content
+    is_void: bool = False
+    is_pruned: bool = False
+    is_damaged: bool = False
+    first_incomplete: int | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it can be restored, as far as is known."""
+        return not self.is_pruned and not self.is_damaged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Everything that the decision depends on.
+
+    Attributes:
+        history: attempts that are over.
+        checkpoints: in the order of their sequences.
+        point: the checkpoint to go on from by the lineage's log; None: the beginning.
+        is_resumable: whether the step has onCheckpointResume.
+        values: the chunk as this lineage holds it now; None for a plain task.
+        kept: values that are never run again.
+        split: cuts a remainder into pieces that the step's constraint allows.
+    """
+
+    history: History = NO_HISTORY
+    checkpoints: tuple[KnownCheckpoint, ...] = ()
+    point: int | None = None
+    is_resumable: bool = True
+    values: Values | None = None
+    kept: frozenset[int] = frozenset()
+    split: Split = lambda values: (values,)
+    limits: Limits = DEFAULT_LIMITS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """An attempt is to start.
+
+    Attributes:
+        base: the checkpoint's sequence; None: the beginning.
+        values: what it runs; None for a plain task.
+        split: values that become lineages of their own with this claim.
+        wait_seconds: back-off, from the end of the last attempt.
+        notes: what ``perdure why`` and status show at once.
+    """
+
+    action: Action
+    base: int | None = None
+    values: Values | None = None
+    split: tuple[Values, ...] = ()
+    wait_seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A person must choose.
+
+    Attributes:
+        reason: one sentence.
+        choices: sequences that can be resumed from, newest first; the beginning always can.
+        is_unusable: nothing can be restored (exit code 3).
+    """
+
+    reason: str
+    choices: tuple[int, ...] = ()
+    is_unusable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """Nothing remains."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """No further attempt starts by itself, and there is nothing to choose from."""
+
+    reason: str
+
+
+ResumeDecision = Start | Held | Finished | Failed
+
+
+def decide_resume(question: Question) -> ResumeDecision:
+    """Where the lineage goes on from."""
+    remaining = remaining_values(question)
+    if finished := _finished(question, remaining):
+        return finished
+    counts = tally(question.history, question.limits)
+    if failed := _failed(counts, question.limits):
+        return failed
+    usable = usable_checkpoints(question)
+    on_this_branch = [c for c in question.checkpoints if _is_on_branch(c, question.point)]
+    if not question.is_resumable or not on_this_branch:
+        return _from_beginning(question, remaining, counts)
+    for checkpoint in usable:
+        if not counts.is_exhausted(checkpoint.content, question.limits):
+            return _from_checkpoint(question, remaining, checkpoint, counts)
+    return _nothing_left(question, usable)
+
+
+def remaining_values(question: Question) -> Values | None:
+    """The chunk's values that must still run, in order; None for a plain task."""
+    if question.values is None:
+        return None
+    return tuple(value for value in question.values if value not in question.kept)
+
+
+def usable_checkpoints(question: Question) -> tuple[KnownCheckpoint, ...]:
+    """What may be started from without asking, newest first."""
+    return tuple(
+        checkpoint
+        for checkpoint in sorted(question.checkpoints, key=lambda c: -c.sequence)
+        if checkpoint.is_whole and _is_on_branch(checkpoint, question.point)
+    )
+
+
+def _is_on_branch(checkpoint: KnownCheckpoint, point: int | None) -> bool:
+    """Whether it led to the point; pruned ones too, because they say that work was done."""
+    return not checkpoint.is_void and point is not None and checkpoint.sequence <= point
+
+
+def _finished(question: Question, remaining: Values | None) -> Finished | None:
+    """Whether the work is done."""
+    if remaining == ():
+        return Finished(reason="all values of its chunk are complete")
+    for attempt in question.history.attempts:
+        if attempt.state is AttemptState.SUCCEEDED and attempt.number > question.history.branched:
+            return Finished(reason=f"attempt {attempt.number}: {attempt.reason or 'succeeded'}")
+    return None
+
+
+def _failed(counts: Tally, limits: Limits) -> Failed | None:
+    """Whether a limit that no choice of checkpoint changes is reached."""
+    why = f": {counts.last.reason}" if counts.last is not None and counts.last.reason else ""
+    if counts.not_started >= limits.not_started:
+        return Failed(reason=f"{counts.not_started} attempts in a row could not start{why}")
+    if counts.counted >= limits.since_progress:
+        return Failed(reason=f"{counts.counted} attempts failed since the last progress{why}")
+    return None
+
+
+def _from_beginning(question: Question, remaining: Values | None, counts: Tally) -> ResumeDecision:
+    """Run, where the beginning was not tried in vain too often."""
+    if counts.is_exhausted(None, question.limits):
+        tries = counts.by_point[None]
+        why = f": {counts.last.reason}" if counts.last is not None and counts.last.reason else ""
+        reason = f"{tries} attempts from the beginning made no progress{why}"
+        choices = _choices(question) if question.is_resumable else ()
+        return Held(reason=reason, choices=choices) if choices else Failed(reason=reason)
+    stays, split = _pieces(question, remaining, first=None)
+    return Start(
+        action=Action.RUN,
+        values=stays,
+        split=split,
+        wait_seconds=back_off_seconds(counts, question.limits),
+    )
+
+
+def _from_checkpoint(
+    question: Question, remaining: Values | None, checkpoint: KnownCheckpoint, counts: Tally
+) -> ResumeDecision:
+    """Resume; or run what remains of a chunk of which this checkpoint knows nothing to do."""
+    wait = back_off_seconds(counts, question.limits)
+    if remaining is not None and not _has_work(question, remaining, checkpoint):
+        stays, split = _pieces(question, remaining, first=None)
+        note = f"checkpoint {checkpoint.sequence} holds no work on the values that remain"
+        return Start(action=Action.RUN, values=stays, split=split, wait_seconds=wait, notes=(note,))
+    stays, split = _pieces(question, remaining, first=checkpoint.first_incomplete)
+    return Start(
+        action=Action.RESUME,
+        base=checkpoint.sequence,
+        values=stays,
+        split=split,
+        wait_seconds=wait,
+        notes=_notes(question, checkpoint, counts),
+    )
+
+
+def _notes(question: Question, checkpoint: KnownCheckpoint, counts: Tally) -> tuple[str, ...]:
+    """What is to be reported at once about this start."""
+    notes = [
+        f"checkpoint {newer.sequence} is passed over: {_why_not(newer, question, counts)}"
+        for newer in question.checkpoints
+        if newer.sequence > checkpoint.sequence and _is_on_branch(newer, question.point)
+    ]
+    if possible_error(counts, checkpoint.content):
+        notes.append(
+            f"possible error: checkpoint {checkpoint.sequence} was started from before, and no"
+            " progress was made since"
+        )
+    return tuple(notes)
+
+
+def _why_not(checkpoint: KnownCheckpoint, question: Question, counts: Tally) -> str:
+    """Why a checkpoint is passed over."""
+    if checkpoint.is_damaged:
+        return "it is damaged"
+    if checkpoint.is_pruned:
+        return "it was pruned"
+    tries = counts.by_point.get(checkpoint.content, 0)
+    return f"{tries} attempts from it made no progress (limit {question.limits.per_point})"
+
+
+def _nothing_left(question: Question, usable: tuple[KnownCheckpoint, ...]) -> Held:
+    """There are checkpoints, and none may be started from without asking."""
+    choices = _choices(question)
+    if not usable:
+        reason = "no checkpoint of it can be restored: all are damaged or pruned"
+        return Held(reason=reason, choices=choices, is_unusable=not choices)
+    tried = ", ".join(str(checkpoint.sequence) for checkpoint in usable)
+    return Held(
+        reason=f"attempts from every checkpoint made no progress (tried: {tried})",
+        choices=choices,
+    )
+
+
+def _choices(question: Question) -> tuple[int, ...]:
+    """What a person may resume from, side branches included, newest first."""
+    whole = (checkpoint.sequence for checkpoint in question.checkpoints if checkpoint.is_whole)
+    return tuple(sorted(whole, reverse=True))
+
+
+def _has_work(question: Question, remaining: Values, checkpoint: KnownCheckpoint) -> bool:
+    """Whether a remaining value stands at or after the first one not complete at the save."""
+    assert question.values is not None
+    first = checkpoint.first_incomplete
+    if first is None or first not in question.values:
+        return False
+    return any(value in remaining for value in _from(question.values, first))
+
+
+def _from(values: Values, first: int) -> Values:
+    """The values at and after ``first``."""
+    return values[values.index(first) :]
+
+
+def _pieces(
+    question: Question, remaining: Values | None, *, first: int | None
+) -> tuple[Values | None, tuple[Values, ...]]:
+    """The piece that stays in the lineage, and the others.
+
+    Args:
+        question: asked.
+        remaining: values; None for a plain task.
+        first: the first value not complete at the save; None: begin with the first piece.
+    """
+    if remaining is None:
+        return None, ()
+    assert question.values is not None
+    pieces = question.split(remaining)
+    assert sorted(value for piece in pieces for value in piece) == sorted(remaining), pieces
+    at = remaining[0]
+    if first is not None:
+        at = next(value for value in _from(question.values, first) if value in remaining)
+    stays = next(piece for piece in pieces if at in piece)
+    return stays, tuple(piece for piece in pieces if piece is not stays)

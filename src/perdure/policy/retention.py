@@ -1,0 +1,148 @@
+"""Which checkpoints may be pruned.
+
+Kept for certain: the point, every base of a claim or branch, pinned ones, the last one that
+verified, and whatever supports a kept value. Then the last three of this branch. Then, newest
+first, the last one of each hour for a day and of each day for a week, but only while the lineage
+stays under four times its newest checkpoint and under a tenth of the free space. When the disk is
+full only what is kept for certain stays.
+
+Source: docs/journal-format.md, prune; design of perdure, 3 (rule 3).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How many are kept.
+
+    Attributes:
+        last: so many newest ones.
+        hourly: one an hour for so long.
+        daily: one a day for so long.
+        size_factor: hourly and daily ones only while the lineage is at most so many times as large
+            as its newest checkpoint.
+        free_share: and at most this part of the free space.
+    """
+
+    last: int = 3
+    hourly: timedelta = timedelta(days=1)
+    daily: timedelta = timedelta(days=7)
+    size_factor: float = 4.0
+    free_share: float = 0.1
+
+
+DEFAULT_RETENTION = Retention()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A checkpoint that is not pruned yet.
+
+    Attributes:
+        size_bytes: what it describes.
+        new_bytes: what was stored for it.
+        is_verified: it was read back, or its bytes were checked while they were written.
+        supports_kept: a kept value's files are in it and nowhere newer.
+    """
+
+    sequence: int
+    committed_at: datetime
+    size_bytes: int = 0
+    new_bytes: int = 0
+    is_void: bool = False
+    is_pinned: bool = False
+    is_verified: bool = True
+    supports_kept: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stock:
+    """All of a lineage's checkpoints, and what must stay.
+
+    Attributes:
+        point: where the lineage goes on from.
+        bases: of every claim and branch.
+        free_bytes: on the store's file system; None where nobody can tell.
+    """
+
+    checkpoints: tuple[Stored, ...]
+    point: int | None
+    bases: frozenset[int] = frozenset()
+    free_bytes: int | None = None
+
+
+def victims(
+    stock: Stock, *, now: datetime, retention: Retention = DEFAULT_RETENTION
+) -> tuple[int, ...]:
+    """The sequences to prune, oldest first.
+
+    ``now`` only sorts checkpoints into hours and days; a wrong clock keeps others, never too few.
+    """
+    kept = _protected(stock) | _last(stock, retention.last)
+    by_age = sorted(stock.checkpoints, key=lambda stored: -stored.sequence)
+    room = _room(stock, retention)
+    used = sum(stored.new_bytes for stored in by_age if stored.sequence in kept)
+    for stored in _timed(by_age, now=now, retention=retention):
+        if stored.sequence in kept:
+            continue
+        used += stored.new_bytes
+        if used > room:
+            break
+        kept.add(stored.sequence)
+    return _others(stock, kept)
+
+
+def victims_when_full(stock: Stock) -> tuple[int, ...]:
+    """The sequences to prune when nothing can be written any more, oldest first."""
+    return _others(stock, _protected(stock))
+
+
+def _protected(stock: Stock) -> set[int]:
+    """What is never pruned."""
+    kept = set(stock.bases)
+    if stock.point is not None:
+        kept.add(stock.point)
+    kept |= {s.sequence for s in stock.checkpoints if s.is_pinned or s.supports_kept}
+    on_branch = [s for s in stock.checkpoints if not s.is_void] or list(stock.checkpoints)
+    newest = max((s.sequence for s in on_branch), default=None)
+    verified = max((s.sequence for s in on_branch if s.is_verified), default=None)
+    return kept | {sequence for sequence in (newest, verified) if sequence is not None}
+
+
+def _last(stock: Stock, count: int) -> set[int]:
+    """The newest of this branch."""
+    on_branch = sorted(s.sequence for s in stock.checkpoints if not s.is_void)
+    return set(on_branch[-count:]) if count > 0 else set()
+
+
+def _room(stock: Stock, retention: Retention) -> float:
+    """How many bytes the lineage may hold for the hourly and daily ones to be kept."""
+    newest = max(stock.checkpoints, key=lambda s: s.sequence, default=None)
+    room = retention.size_factor * newest.size_bytes if newest is not None else 0.0
+    if stock.free_bytes is not None:
+        room = min(room, retention.free_share * stock.free_bytes)
+    return room
+
+
+def _timed(by_age: list[Stored], *, now: datetime, retention: Retention) -> Iterator[Stored]:
+    """The last of each hour of the last day and of each day of the last week, newest first."""
+    seen: set[tuple[str, datetime]] = set()
+    for stored in by_age:
+        age = now - stored.committed_at
+        hour = stored.committed_at.replace(minute=0, second=0, microsecond=0)
+        slots = []
+        if age <= retention.hourly:
+            slots.append(("hour", hour))
+        if age <= retention.daily:
+            slots.append(("day", hour.replace(hour=0)))
+        if any(slot not in seen for slot in slots):
+            yield stored
+        seen.update(slots)
+
+
+def _others(stock: Stock, kept: set[int]) -> tuple[int, ...]:
+    """All that are not kept, oldest first."""
+    return tuple(sorted(s.sequence for s in stock.checkpoints if s.sequence not in kept))
