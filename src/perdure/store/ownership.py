@@ -12,9 +12,12 @@ perdure writes only what a lineage wrote, and so it takes only that:
 Source: design, "Files outside the session folder", rules 1 and 2; docs/decisions/047.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
+
+from perdure.store.manifest import EntryType, Kept, Manifest, RootKind
+from perdure.store.outside_decision import Content
 
 
 class Owner(Enum):
@@ -53,3 +56,18 @@ class Ownership:
         if changed_at_ns < self.attempt_began_at_ns or self.is_declared_elsewhere(path):
             return Owner.OTHER
         return Owner.TASK
+
+
+def recorded_contents(manifests: Iterable[Manifest]) -> dict[str, frozenset[Content]]:
+    """By outside path, every content of it that the checkpoints of a lineage hold.
+
+    The paths are `Ownership.recorded`; the contents are what a restore may replace.
+    """
+    contents: dict[str, set[Content]] = {}
+    for manifest in manifests:
+        for entry in manifest.entries:
+            is_outside = manifest.roots[entry.root].kind is RootKind.OUTSIDE
+            if is_outside and entry.type is EntryType.FILE and entry.kept is Kept.BYTES:
+                content = Content(size=entry.size, digest=entry.digest)
+                contents.setdefault(manifest.shown_path(entry), set()).add(content)
+    return {path: frozenset(found) for path, found in contents.items()}

@@ -76,6 +76,10 @@ class Place:
             path = path.rpartition("/")[0]
             yield Place(root=self.root, base=self.base, path=path)
 
+    def top(self) -> "Place":
+        """The root itself."""
+        return Place(root=self.root, base=self.base, path="")
+
     def below(self, name: str) -> "Place":
         """The place of ``name`` in this folder."""
         path = f"{self.path}/{name}" if self.path else name
