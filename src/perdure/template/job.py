@@ -1,0 +1,151 @@
+"""A job: a template with its parameters applied, ready to be run.
+
+Everything in it follows from texts (the template's, the environments', the parameters') that the
+store keeps; every process makes it anew with `load.load_job` and gets the same. The library's own
+objects are carried as they are, for its sessions, and looked into by nobody else.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from perdure.template.actions import Action, ActionName
+from perdure.template.requirements import HostRequirements
+from perdure.template.space import TaskSpace
+from perdure.template.symbols import Symbols
+
+
+class EnvironmentScope(Enum):
+    """Where an environment comes from; they are entered in this order."""
+
+    #: given beside the template, on the command line
+    EXTERNAL = "external"
+    #: the template's ``jobEnvironments``
+    JOB = "job"
+    #: a step's ``stepEnvironments``
+    STEP = "step"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """An environment in the order in which it is entered.
+
+    Attributes:
+        identifier: unique in the job; for ``Session.enter_environment``.
+        name: as written.
+        scope: where it comes from.
+        model: for the session. Timeouts and cancelations are taken out, since the worker keeps
+            them itself, except where a wrap environment around this one is shown them.
+        actions: those that it has, as written.
+        wrapped_by: the identifier of the environment whose hooks run instead of its actions.
+        symbols: for `resolve_action` and the session's ``resolved_symtab``.
+    """
+
+    identifier: str
+    name: str
+    scope: EnvironmentScope
+    model: Any = field(repr=False)
+    actions: Mapping[ActionName, Action]
+    wrapped_by: str | None
+    symbols: Symbols = field(repr=False)
+
+    @property
+    def wraps(self) -> bool:
+        """Whether it runs the actions inside of it by its own (WRAP_ACTIONS)."""
+        return ActionName.ON_WRAP_TASK_RUN in self.actions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A step of the job.
+
+    Attributes:
+        index: its number in the template, from 1: the step key.
+        name: as written.
+        dependencies: the indexes of the steps that must have succeeded before.
+        environments: its own, entered after the job's.
+        requirements: what the host must have.
+        space: its tasks.
+        run: its ``onRun``.
+        resume: its ``onCheckpointResume``; None: it is not resumable.
+        run_script: for ``Session.run_task``; timeout and cancelation are taken out, except where a
+            wrap environment is shown them.
+        resume_script: the same whose ``onRun`` is the resume action.
+        wrapped_by: the identifier of the environment whose hook runs instead of its actions.
+        symbols: for `resolve_action`; with `Symbols.with_checkpoint` for the resume action.
+    """
+
+    index: int
+    name: str
+    dependencies: tuple[int, ...]
+    environments: tuple[Environment, ...]
+    requirements: HostRequirements
+    space: TaskSpace = field(repr=False)
+    run: Action
+    resume: Action | None
+    run_script: Any = field(repr=False)
+    resume_script: Any | None = field(repr=False)
+    wrapped_by: str | None
+    symbols: Symbols = field(repr=False)
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether a task can go on from its checkpoint instead of beginning again."""
+        return self.resume is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobParameter:
+    """A job parameter with its value: text, or what JSON makes of an EXPR type."""
+
+    name: str
+    type: str
+    value: Any
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A template with its parameters applied.
+
+    Attributes:
+        name: resolved.
+        extensions: those that the job template declares, CHECKPOINT included.
+        environments: external ones first, then the job's, as `openjd run` enters them.
+        steps: in the template's order.
+        parameters: all of them, defaults applied, in the order of their definitions.
+        session_parameters: the same, for ``Session(job_parameter_values=…)``.
+        revision_extensions: for ``Session(revision_extensions=…)``.
+        model: the library's job.
+        symbols: what job-wide format strings see.
+    """
+
+    name: str
+    extensions: tuple[str, ...]
+    environments: tuple[Environment, ...]
+    steps: tuple[Step, ...]
+    parameters: tuple[JobParameter, ...]
+    session_parameters: Mapping[str, Any] = field(repr=False)
+    revision_extensions: Any = field(repr=False)
+    model: Any = field(repr=False)
+    symbols: Symbols = field(repr=False)
+
+    def step(self, index: int) -> Step:
+        """The step with this index, from 1."""
+        return self.steps[index - 1]
+
+    def step_named(self, name: str) -> Step | None:
+        """The step with this name, if there is one."""
+        return next((step for step in self.steps if step.name == name), None)
+
+    @property
+    def path_values(self) -> tuple[str, ...]:
+        """The values of PATH and LIST[PATH] parameters: roots that the job itself names."""
+        values: list[str] = []
+        for parameter in self.parameters:
+            if parameter.type == "PATH":
+                values.append(str(parameter.value))
+            elif parameter.type == "LIST[PATH]":
+                values += [str(item) for item in parameter.value]
+        return tuple(value for value in values if value)
