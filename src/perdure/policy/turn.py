@@ -14,9 +14,16 @@ Source: docs/journal-format.md, turn; design of perdure, 3 (rules 6 and 10), 4, 
 from dataclasses import dataclass, replace
 
 from perdure.policy.dependencies import in_order
-from perdure.policy.launching import Impossible, Launch, plan_launches
+from perdure.policy.launching import Impossible, Launch, plan_launches, share_size
 from perdure.policy.outcome import By
-from perdure.policy.snapshot import JobSnapshot, LaunchState, StepInTurn, startable
+from perdure.policy.snapshot import (
+    JobSnapshot,
+    LaunchInTurn,
+    LaunchState,
+    PendingLineage,
+    StepInTurn,
+    startable,
+)
 from perdure.policy.states import (
     Counts,
     State,
@@ -26,6 +33,24 @@ from perdure.policy.states import (
     step_status,
 )
 from perdure.policy.stops import JOB, Scope, Stops
+
+__all__ = [
+    "Action",
+    "Impossible",
+    "JobSnapshot",
+    "Launch",
+    "LaunchInTurn",
+    "LaunchState",
+    "PendingLineage",
+    "Relaunch",
+    "Rest",
+    "Seal",
+    "Settle",
+    "StepInTurn",
+    "Wait",
+    "plan_turn",
+    "share_size",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
