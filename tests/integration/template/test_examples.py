@@ -147,7 +147,7 @@ def test_frames_are_whole_and_the_chunk_stops_between_two(tmp_path):
     assert render.space.task(0).texts() == {"Frame": "-2-1"}
     script = program(render, tmp_path, "Render")
     values = ["--width", 8, "--seconds", 0, "--output", tmp_path / "out"]
-    process = started(script, "--frames", "-2-100000", *values)
+    process = started(script, "--frames=-2-100000", *values)
     complete = []
     for line in process.stdout:
         if line.startswith("openjd_task_complete: "):
