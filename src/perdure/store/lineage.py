@@ -21,6 +21,7 @@ class Claim:
 
     Attributes:
         number: in the log; `SHARE` for a share.
+        at: when, for people, and for which files outside are the lineage's.
         values: the parameter values that the attempt runs; None: the lineage's own.
         split: parameter values that became lineages of their own with this claim.
     """
@@ -28,6 +29,7 @@ class Claim:
     number: int
     attempt: int
     launch: LaunchId
+    at: str = ""
     base: int | None = None
     values: Mapping[str, str] | None = None
     split: tuple[Mapping[str, str], ...] = ()
@@ -109,6 +111,7 @@ class _Fold:
             number=number,
             attempt=int(header["attempt"]),
             launch=LaunchId(header["launch"]),
+            at=str(header.get("at", "")),
             base=header.get("base"),
             values=header.get("values"),
             split=tuple(header.get("split", ())),
@@ -150,12 +153,16 @@ class _Fold:
         return chain
 
 
-def fold_lineage(entries: Iterable[Entry], *, share_launch: LaunchId | None) -> Lineage:
-    """The state of a lineage after ``entries``, its first attempt taken by ``share_launch``.
+def share_claim(launch: LaunchId, at: str) -> Claim:
+    """The claim of a first attempt that a share is."""
+    return Claim(number=SHARE, attempt=1, launch=launch, at=at)
+
+
+def fold_lineage(entries: Iterable[Entry], *, share: Claim | None) -> Lineage:
+    """The state of a lineage after ``entries``, its first attempt taken by ``share``.
 
     Unknown kinds are passed over: later versions only add.
     """
-    share = Claim(number=SHARE, attempt=1, launch=share_launch) if share_launch else None
     fold = _Fold(share)
     steps = {
         "claim": fold.claim,

@@ -142,10 +142,10 @@ class ActionRun:
             return
         self._seek = None
         self._with.tree.resume()  # a held task could not answer
+        self._with.on_notice(target)  # before it is sent: a save may answer it at once
         for receiver in target.pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(receiver, number)
-        self._with.on_notice(target)
         self._handle(machine.NotifySent(caught=target.caught))
 
     def _end_tree(self) -> None:

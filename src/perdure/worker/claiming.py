@@ -161,6 +161,7 @@ class Claimant:
         log = self._records.lineage_log(lineage_id)
         while True:
             self._records.refresh()
+            self._records.shares(step)
             reason = self.reason_to_leave()
             if reason is not None:
                 return Left(reason=reason)
@@ -274,7 +275,7 @@ class Claimant:
 
     def _fold(self, lineage_id: LineageId, ref: TaskRef, log: Log) -> Lineage:
         share = self._records.share_of(lineage_id.step, ref)
-        return self._records.fold(log, share_launch=share.launch if share else None)
+        return self._records.fold(log, share=share)
 
 
 def append_as_owner(log: Log, claim: int, header: Mapping[str, Any], payload: bytes) -> int | None:

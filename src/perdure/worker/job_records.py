@@ -15,7 +15,7 @@ from perdure.store import layout
 from perdure.store.driver import Driver
 from perdure.store.job_log import JobLogState, TaskRef
 from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
-from perdure.store.lineage import Claim, Lineage, fold_lineage
+from perdure.store.lineage import Claim, Lineage, fold_lineage, share_claim
 from perdure.store.log import Entry, Log
 
 
@@ -43,12 +43,15 @@ class Share:
     Attributes:
         ranges: inclusive ranges of task indexes.
         values: parameter values of the chunks formed (adaptive chunking).
+        cursor: where the next chunk is cut.
     """
 
     number: int
     launch: LaunchId
+    at: str
     ranges: tuple[tuple[int, int], ...]
     values: tuple[dict[str, str], ...]
+    cursor: tuple[int, int] | None = None
 
 
 class JobRecords:
@@ -92,6 +95,10 @@ class JobRecords:
         shares.extend(_share(entry) for entry in log.read())
         return shares
 
+    def shares_read(self, step: StepKey) -> list[Share]:
+        """The shares of a step as far as they were read."""
+        return self._share_log(step)[1]
+
     def take_share(self, step: StepKey, fields: dict[str, Any]) -> bool:
         """Put a share record at one past those read; False: somebody else took it."""
         log, shares = self._share_log(step)
@@ -125,9 +132,10 @@ class JobRecords:
             is_ended=claim.launch in self.state.fences or account.has_released(key),
         )
 
-    def fold(self, log: Log, *, share_launch: LaunchId | None) -> Lineage:
-        """The lineage as far as its log was read."""
-        return fold_lineage(log.entries, share_launch=share_launch)
+    def fold(self, log: Log, *, share: Share | None) -> Lineage:
+        """The lineage as far as its log was read, its first attempt taken by ``share``."""
+        claim = share_claim(share.launch, share.at) if share is not None else None
+        return fold_lineage(log.entries, share=claim)
 
     def share_of(self, step: StepKey, ref: TaskRef) -> Share | None:
         """The share that took the lineage's first attempt, among those read so far."""
@@ -145,11 +153,14 @@ class JobRecords:
 
 def _share(entry: Entry) -> Share:
     fields = entry.header
+    cursor = fields.get("cursor")
     return Share(
         number=entry.number,
         launch=LaunchId(fields["launch"]),
+        at=str(fields.get("at", "")),
         ranges=tuple((int(first), int(last)) for first, last in fields.get("tasks", ())),
         values=tuple(dict(values) for values in fields.get("values", ())),
+        cursor=(cursor[0], cursor[1]) if cursor else None,
     )
 
 

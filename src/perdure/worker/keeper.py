@@ -25,6 +25,7 @@ from perdure.worker.processes import (
     carrying,
     descendants,
     kill_until_gone,
+    reap_children,
 )
 
 #: Signals that the engine or a person may send to the process that was started.
@@ -91,6 +92,22 @@ def end_launch(token: str, *, root: int | None = None) -> int:
         ]
 
     return kill_until_gone(left)
+
+
+def end_actions(token: str, *, waited_for: frozenset[int]) -> int:
+    """Kill whatever this launch's actions left: all that descends from this process.
+
+    For the worker itself, which has no other children but ``waited_for``. Blocks.
+    """
+
+    def left() -> list[ProcessInfo]:
+        below = descendants(os.getpid())
+        escaped = carrying(lambda carried: carried.startswith(f"{token}."))
+        return [info for info in below + escaped if info.pid not in waited_for]
+
+    killed = kill_until_gone(left, waited_for=waited_for)
+    reap_children(waited_for)
+    return killed
 
 
 def is_of_launch(carried: str, token: str) -> bool:

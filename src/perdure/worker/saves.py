@@ -55,7 +55,7 @@ class Committing:
     """How this attempt's checkpoints are committed.
 
     Attributes:
-        capture: takes the bytes.
+        capture: makes what takes the bytes, when there is something to take.
         put: puts a save's record as the lineage's owner: its number, or None: no longer the owner.
         note: appends a line to the journal about this attempt; durable or not.
         make_room: prunes all but what is kept for certain; whether that freed anything.
@@ -63,9 +63,10 @@ class Committing:
         lost: called when another launch owns the lineage.
         values: the chunk's values that the attempt runs, in order; None for a plain task.
         base: the manifest that the attempt started from, or None.
+        has_kept: whether earlier attempts kept values whose files are in ``base``.
     """
 
-    capture: Capture
+    capture: Callable[[], Capture]
     put: Callable[[dict[str, object], bytes], int | None]
     note: Callable[[Kind, dict[str, object], bool], bool]
     make_room: Callable[[], bool]
@@ -74,6 +75,7 @@ class Committing:
     session_dir: Path
     values: tuple[int, ...] | None = None
     base: Manifest | None = None
+    has_kept: bool = False
 
 
 @dataclass(slots=True)
@@ -136,7 +138,9 @@ class Saves:
         self._thread: threading.Thread | None = None
         self._notice_at: float | None = None
         self._last: Manifest | None = committing.base
+        self._kept: Manifest | None = committing.base if committing.has_kept else None
         self._failure: BaseException | None = None
+        self._made_capture: Capture | None = None
         self.facts = SaveFacts()
 
     def notice_is_sent(self) -> None:
@@ -188,6 +192,13 @@ class Saves:
         if self._failure is not None:
             raise self._failure
 
+    @property
+    def _capture(self) -> Capture:
+        """Made at the first event: most tasks never save."""
+        if self._made_capture is None:
+            self._made_capture = self._with.capture()
+        return self._made_capture
+
     def _queue_early(self, event: FilesDeclared) -> None:
         with self._start():
             if event.is_reset:
@@ -202,7 +213,7 @@ class Saves:
     def _queue_save(self, event: SaveAnnounced) -> None:
         line_at_ns = time.time_ns()
         now = self._clock.monotonic()
-        frozen = self._with.capture.freeze(
+        frozen = self._capture.freeze(
             Announcement(
                 save=event.n,
                 line_at_ns=line_at_ns,
@@ -219,7 +230,7 @@ class Saves:
                 self.facts.after_notice = now
                 self.facts.after_notice_durable = False
             if self._save is not None:
-                self._with.capture.drop(self._save.frozen)
+                self._capture.drop(self._save.frozen)
                 self.facts.skipped += 1
             self._save = _QueuedSave(
                 event=event, frozen=frozen, heard_at=now, is_after_notice=is_after
@@ -277,12 +288,12 @@ class Saves:
         elif values:
             self._keep(values, dataset)
         else:
-            self._with.capture.announce(tuple(early))
+            self._capture.announce(tuple(early))
         return True
 
     def _drop_rest(self) -> None:
         if self._save is not None:
-            self._with.capture.drop(self._save.frozen)
+            self._capture.drop(self._save.frozen)
             self._save = None
         self._values.clear()
         self._early.clear()
@@ -290,7 +301,7 @@ class Saves:
     def _take(self, save: _QueuedSave) -> None:
         """Capture and commit one save; what goes wrong is noted and harms no other."""
         try:
-            captured = self._with.capture.take(save.frozen)
+            captured = self._capture.take(save.frozen)
         except CheckpointTorn as error:
             self.facts.torn += 1
             self._not_committed(save, error)
@@ -302,7 +313,10 @@ class Saves:
             return
         for note in captured.notes:
             self._note("save", note)
-        sequence = self._commit(captured.manifest, save.event.reported, is_support=False)
+        manifest = captured.manifest
+        if self._kept is not None:
+            manifest = merge(manifest, self._kept)  # a RESET forgets no kept value's files
+        sequence = self._commit(manifest, save.event.reported, is_support=False)
         if sequence is None:
             return
         self.facts.committed += 1
@@ -312,7 +326,7 @@ class Saves:
         if save.is_after_notice:
             self.facts.after_notice_durable = True
         self._acknowledge(save.event.n, sequence)
-        self._values_kept(save.event.reported, sequence, captured.manifest)
+        self._values_kept(save.event.reported, sequence, manifest)
 
     def _keep(self, values: list[ValueReported], dataset: Dataset) -> None:
         """Make the files declared before these values durable; then they are kept."""
@@ -329,7 +343,7 @@ class Saves:
             folders=dataset.dirs,
         )
         try:
-            captured = self._with.capture.take(self._with.capture.freeze(announcement))
+            captured = self._capture.take(self._capture.freeze(announcement))
         except PerdureError as error:
             self._note("kept", f"values {_listed(numbers)} are not kept yet: {error.message}")
             return
@@ -388,6 +402,8 @@ class Saves:
         support = sequence if manifest is not None and manifest.entries else None
         if self._with.note(Kind.KEPT, {"values": new, "support": support}, True):
             self.facts.kept.update(new)
+            if support is not None:
+                self._kept = manifest
 
     def _acknowledge(self, save: int, sequence: int) -> None:
         """Tell the program that it may overwrite its only file."""

@@ -10,7 +10,7 @@ assignments only, and one lock that no signal handler takes.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from threading import Lock
+from threading import Lock, Thread
 
 from perdure.store.layout import StepKey, TaskKey
 from perdure.worker.machine import Intent
@@ -58,6 +58,13 @@ class StopBoard:
             running = self._running
         if tell is not None and running is not None and stop.covers(*running):
             tell(stop)
+
+    def signal(self, stop: Stop) -> None:
+        """Post from a signal handler: the lock may be held by the very thread that it interrupts.
+
+        So the posting is left to a thread of its own; signals are few.
+        """
+        Thread(target=self.post, args=(stop,), name="perdure-signal", daemon=True).start()
 
     def replace_wishes(self, stops: list[Stop]) -> None:
         """What the job's log says now: new wishes are posted, lifted ones are forgotten."""

@@ -12,12 +12,20 @@ Source: openjd-sessions 0.13 and 0.14 (v0).
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openjd.sessions import LOG, ActionState, ActionStatus, LogContent, Session, SessionState
+from openjd.sessions import (
+    LOG,
+    ActionState,
+    ActionStatus,
+    LogContent,
+    PathMappingRule,
+    Session,
+    SessionState,
+)
 
 from perdure.template import Environment, Job, Step, Symbols, TaskParameters
 from perdure.worker.action_output import ActionOutput
@@ -214,3 +222,8 @@ class _Tap(logging.Handler):
         for handler in LOG.handlers:
             if isinstance(handler, cls):
                 handler.sessions.pop(session_id, None)
+
+
+def library_rules(rules: Sequence[Mapping[str, Any]]) -> list[PathMappingRule]:
+    """Path mapping rules of a ``pathmapping-1.0`` document as the library takes them."""
+    return [PathMappingRule.from_dict(dict(rule)) for rule in rules]

@@ -1,0 +1,87 @@
+"""The worker's entry: ``python -m perdure.cli.work``, started by an engine, never by people.
+
+It becomes the keeper before anything heavy is imported; the worker is its child. The environment is
+read here and passed on as values. What the worker prints itself goes where the engine says.
+
+Exit codes: 0 whatever became of the tasks (their outcomes are in the journal), 5 and up for a store
+that cannot be used, 70 for a bug of ours.
+"""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from perdure.worker.keeper import keep
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Keep a worker; returns its exit code with nothing of it left."""
+    options = _parser().parse_args(arguments)
+    return keep(options.token, lambda: _work(options, dict(os.environ)))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="perdure-worker")
+    parser.add_argument("--store", required=True)
+    parser.add_argument("--job", required=True)
+    parser.add_argument("--launch", required=True)
+    parser.add_argument("--token", required=True)
+    parser.add_argument("--logs", required=True, type=Path)
+    parser.add_argument("--sessions", required=True, type=Path)
+    parser.add_argument("--gpus", default=None)
+    return parser
+
+
+def _work(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    """The worker itself, in the keeper's child."""
+    from perdure.cli.working import WorkerOptions, work  # noqa: PLC0415 - the keeper stays small
+    from perdure.errors import PerdureError  # noqa: PLC0415 - as above
+    from perdure.worker.stops import StopBoard  # noqa: PLC0415 - as above
+
+    board = StopBoard()
+    _listen(board.signal)
+    try:
+        work(
+            WorkerOptions(
+                store=options.store,
+                job=options.job,
+                launch=options.launch,
+                token=options.token,
+                logs=options.logs,
+                sessions=options.sessions,
+                gpus=options.gpus,
+            ),
+            environment,
+            board,
+        )
+    except PerdureError as error:
+        print(f"perdure-worker: {error.message} {error.hint}", file=sys.stderr, flush=True)  # noqa: T201
+        return error.exit_code
+    return 0
+
+
+def _listen(post: Callable[[Any], None]) -> None:
+    """SIGINT is a person's wish; SIGTERM and SIGHUP are the host's; a second SIGINT is at once."""
+    from perdure.worker.machine import Intent  # noqa: PLC0415 - the keeper stays small
+    from perdure.worker.stops import Stop  # noqa: PLC0415 - as above
+
+    seen: list[int] = []
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        by = "user" if number == signal.SIGINT else "host"
+        is_now = number == signal.SIGINT and number in seen
+        seen.append(number)
+        name = signal.Signals(number).name
+        post(Stop(intent=Intent.SUSPEND, by=by, is_now=is_now, reason=name))
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, handle)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

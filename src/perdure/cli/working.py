@@ -1,0 +1,111 @@
+"""Wires a worker together: opens the store, loads the job, makes the launch, and runs it."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from perdure.clock import SystemClock
+from perdure.errors import JobMissing
+from perdure.journal.writer import JournalWriter
+from perdure.store import layout
+from perdure.store.driver import KeyMissing
+from perdure.store.job_document import JobDocument, from_header
+from perdure.store.layout import JobId, LaunchId
+from perdure.store.opening import Store, open_store
+from perdure.store.record_format import decode_record
+from perdure.worker.context import LaunchContext
+from perdure.worker.job_records import JobRecords
+from perdure.worker.launch import Launch, Wiring
+from perdure.worker.loading import load
+from perdure.worker.notices import notice_source
+from perdure.worker.output import OutputLog
+from perdure.worker.stops import StopBoard
+from perdure.worker.task_environment import base_environment
+from perdure.worker.workspaces.openjd import library_rules
+
+#: Waits between the tries of a put whose outcome is unknown double up to this.
+_LONGEST_PAUSE_SECONDS = 5.0
+#: For tests: where the instance metadata service is.
+_IMDS_VARIABLE = "PERDURE_IMDS_URL"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """What the engine says to the worker."""
+
+    store: str
+    job: str
+    launch: str
+    token: str
+    logs: Path
+    sessions: Path
+    gpus: str | None = None
+
+
+def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoard) -> None:
+    """Run one launch; blocks until it has ended.
+
+    Raises:
+        HomeError, StoreDamaged, TemplateError: the store or the job cannot be used.
+    """
+    store = open_store(options.store, write=True)
+    document = read_job(store, JobId(options.job))
+    job = load(document)
+    launch = LaunchId(options.launch)
+    clock = SystemClock()
+    step = _step_of(store, document.job, launch)
+    options.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    options.sessions.mkdir(mode=0o700, parents=True, exist_ok=True)
+    context = LaunchContext(
+        document=document,
+        job=job,
+        step=job.step(step),
+        driver=store.driver,
+        clock=clock,
+        launch=launch,
+        token=options.token,
+        journal=JournalWriter(store.driver, layout.journal(document.job, launch)),
+        log=OutputLog(options.logs / f"{launch}.log", document.options.log_limit_bytes),
+        board=board,
+        environment=base_environment(
+            document, environment, python_dir=options.sessions / "bin", gpus=options.gpus
+        ),
+        session_root=options.sessions,
+        path_mapping=library_rules(document.path_mapping),
+    )
+    imds = environment.get(_IMDS_VARIABLE)
+    notice = document.options.notice
+    source = notice_source(notice, imds_url=imds) if imds else notice_source(notice)
+    Launch(context, Wiring(pause=pause, notices=source)).run()
+
+
+def read_job(store: Store, job: JobId) -> JobDocument:
+    """The job's record.
+
+    Raises:
+        JobMissing: the store has no such job.
+    """
+    key = layout.job_record(job)
+    try:
+        data = store.driver.get(key)
+    except KeyMissing as error:
+        raise JobMissing(
+            f"the store {store.url} has no job {job}", hint="`perdure status` lists its jobs."
+        ) from error
+    return from_header(decode_record(data, key=key).header)
+
+
+def pause(tries: int) -> None:
+    """Wait before the next try of an uncertain put, longer each time."""
+    time.sleep(min(_LONGEST_PAUSE_SECONDS, 0.05 * 2**tries))
+
+
+def _step_of(store: Store, job: JobId, launch: LaunchId) -> int:
+    """The step that the launch's intent names."""
+    records = JobRecords(store.driver, job, clock=SystemClock(), pause=pause)
+    records.refresh()
+    intent = records.state.launches.get(launch)
+    if intent is None:
+        raise JobMissing(f"job {job} has no launch {launch}", hint="Its worker has nothing to do.")
+    return int(intent.step)

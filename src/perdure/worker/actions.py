@@ -1,0 +1,154 @@
+"""Running one action of a session, a task's or an environment's, from its start to its facts."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from queue import SimpleQueue
+
+from perdure.policy.notice import Capturing, plan_notice
+from perdure.store.layout import StepKey, TaskKey
+from perdure.template import NotifyThenTerminate, ResolvedAction, Terminate
+from perdure.worker import machine
+from perdure.worker.action_output import ActionOutput, Hearing, MessagesFile
+from perdure.worker.attempt import ActionRun, Surroundings
+from perdure.worker.context import LaunchContext
+from perdure.worker.machine import AttemptMachine, Facts, Intent, Interrupt
+from perdure.worker.processes import SignalTarget
+from perdure.worker.stops import Stop
+from perdure.worker.task_environment import with_token
+from perdure.worker.tree import ActionTree
+from perdure.worker.workspaces.openjd import OpenJdSession
+
+#: The task for which an environment's action runs: any stop of the launch covers it.
+NO_TASK = TaskKey("")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionOrder:
+    """One action to run.
+
+    Attributes:
+        start: starts it in the session; returns at once.
+        resolved: its timeout, and how to interrupt it.
+        task: whose stops cover it.
+        environment: what is added to the launch's variables.
+        may_leave: an environment's action may leave servers behind.
+        finish_captures, on_notice: see `Surroundings`.
+        capturing: what is known about capture, for the notice period.
+        on_tree: told the action's processes, before it starts.
+    """
+
+    start: Callable[[ActionOutput], None]
+    resolved: ResolvedAction
+    task: TaskKey = NO_TASK
+    environment: Mapping[str, str] = field(default_factory=dict)
+    may_leave: bool = False
+    hearing: Hearing | None = None
+    messages_file: MessagesFile | None = None
+    finish_captures: Callable[[Facts], None] = lambda _facts: None
+    on_notice: Callable[[SignalTarget], None] = lambda _target: None
+    on_stop: Callable[[Stop, Interrupt], None] = lambda _stop, _interrupt: None
+    capturing: Callable[[], Capturing] = Capturing
+    on_tree: Callable[[ActionTree], None] = lambda _tree: None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionResult:
+    """How an action ended.
+
+    Attributes:
+        failure: what the library says of it, or None.
+        ran_seconds: from its start until its exit was collected and its tree was gone.
+    """
+
+    facts: Facts
+    failure: str | None
+    ran_seconds: float
+
+
+def run_action(context: LaunchContext, session: OpenJdSession, order: ActionOrder) -> ActionResult:
+    """Run an action; blocks until nothing of it is left and its captures are done."""
+    events: SimpleQueue[machine.Event] = SimpleQueue()
+    token = context.action_token()
+    output = ActionOutput(
+        log=context.log,
+        environment=with_token({**context.environment, **order.environment}, token),
+        events=events,
+        hearing=order.hearing,
+    )
+    tree = ActionTree(
+        token,
+        pid=lambda: output.pid,
+        waited_for=lambda: context.waited_for,
+        may_leave=order.may_leave,
+    )
+    order.on_tree(tree)
+    attempt = _machine(order.resolved)
+
+    def stop(wish: Stop) -> None:
+        interrupt = interrupt_for(
+            wish, order.resolved, now=context.clock.monotonic(), capturing=order.capturing()
+        )
+        order.on_stop(wish, interrupt)
+        events.put(interrupt)
+
+    started = context.clock.monotonic()
+    step = StepKey(context.step.index)
+    context.board.subscribe(step, order.task, stop)
+    try:
+        order.start(output)
+        if output.has_no_process and not output.spawn_error:
+            return ActionResult(facts=Facts(exit_code=0), failure=None, ran_seconds=0.0)
+        run = ActionRun(
+            attempt,
+            lambda: output.process,
+            Surroundings(
+                clock=context.clock,
+                events=events,
+                tree=tree,
+                session_dir=session.working_directory,
+                finish_captures=lambda: order.finish_captures(attempt.facts),
+                on_notice=order.on_notice,
+                messages_file=order.messages_file,
+            ),
+        )
+        facts = run.run()
+    finally:
+        context.board.unsubscribe()
+    session.wait_idle()
+    failure = output.spawn_error or session.failure
+    return ActionResult(
+        facts=facts, failure=failure, ran_seconds=context.clock.monotonic() - started
+    )
+
+
+def interrupt_for(
+    stop: Stop, resolved: ResolvedAction, *, now: float, capturing: Capturing
+) -> Interrupt:
+    """How a stop interrupts an action: by which signal, with how much notice."""
+    method = resolved.cancel if stop.intent is Intent.CANCEL else resolved.suspend
+    match method:
+        case NotifyThenTerminate(signal=number, notify_period=period) if not stop.is_now:
+            left = None if stop.deadline is None else timedelta(seconds=stop.deadline - now)
+            plan = plan_notice(period, time_left=left, capturing=capturing)
+            return Interrupt(
+                intent=stop.intent,
+                by=stop.by,
+                signal=number,
+                notice_seconds=plan.period.total_seconds(),
+            )
+        case NotifyThenTerminate() | Terminate():
+            return Interrupt(intent=stop.intent, by=stop.by)
+
+
+def _machine(resolved: ResolvedAction) -> AttemptMachine:
+    timeout = resolved.timeout.total_seconds() if resolved.timeout is not None else None
+    match resolved.cancel:
+        case NotifyThenTerminate(signal=number, notify_period=period):
+            return AttemptMachine(
+                timeout_seconds=timeout,
+                timeout_signal=number,
+                timeout_notice_seconds=period.total_seconds(),
+            )
+        case Terminate():
+            return AttemptMachine(timeout_seconds=timeout)

@@ -1,0 +1,55 @@
+"""What all parts of one launch share: made once by the worker's entry, passed by constructor."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from perdure.clock import Clock
+from perdure.journal.writer import JournalWriter
+from perdure.store.driver import Driver
+from perdure.store.job_document import JobDocument
+from perdure.store.layout import JobId, LaunchId
+from perdure.template import Job, Step
+from perdure.worker.output import OutputLog
+from perdure.worker.stops import StopBoard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchContext:
+    """One launch.
+
+    Attributes:
+        step: the step whose tasks this launch runs.
+        token: that everything of this launch carries; actions have their own, made from it.
+        environment: of every process, before what the session and the attempt add.
+        session_root: where session folders are made.
+        path_mapping: the library's rules.
+        waited_for: children whose exits are collected by whoever started them.
+    """
+
+    document: JobDocument
+    job: Job
+    step: Step
+    driver: Driver
+    clock: Clock
+    launch: LaunchId
+    token: str
+    journal: JournalWriter
+    log: OutputLog
+    board: StopBoard
+    environment: Mapping[str, str]
+    session_root: Path
+    path_mapping: Sequence[Any] = ()
+    waited_for: frozenset[int] = frozenset()
+    _tokens: "count[int]" = field(default_factory=lambda: count(1))
+
+    @property
+    def job_id(self) -> JobId:
+        """The job's id."""
+        return self.document.job
+
+    def action_token(self) -> str:
+        """A token for one action."""
+        return f"{self.token}.{next(self._tokens)}"

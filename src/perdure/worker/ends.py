@@ -1,0 +1,68 @@
+"""The ends of logs in the store: so that `perdure logs` says something when the home is gone.
+
+One object a launch, appended to as attempts end otherwise than well, and bounded: what is kept of a
+launch is at most `LIMIT_BYTES`. An entry is a header line of JSON and the bytes it announces.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from perdure.journal.medium import Medium, read_from
+
+LIMIT_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """The end of one attempt's output."""
+
+    step: int
+    task: str
+    attempt: int
+    text: bytes
+
+
+class EndsFile:
+    """Writes the ends of one launch's attempts."""
+
+    def __init__(self, medium: Medium, key: str) -> None:
+        self._medium = medium
+        self._key = key
+        self._written = 0
+
+    def add(self, step: int, task: str, attempt: int, text: bytes) -> None:
+        """Append one end, unless too much was kept already.
+
+        Raises:
+            HomeError, OutOfSpace: the store does not take it.
+        """
+        if not text or self._written + len(text) > LIMIT_BYTES:
+            return
+        header = json.dumps({"step": step, "task": task, "attempt": attempt, "size": len(text)})
+        data = header.encode("ascii") + b"\n" + text + b"\n"
+        if self._medium.appends:
+            self._medium.append(self._key, data)
+        self._written += len(data)
+
+
+def read_ends(medium: Medium, key: str) -> Iterator[End]:
+    """The ends that a launch kept; stops at the first that is not whole."""
+    data = read_from(medium, key, 0)
+    position = 0
+    while (line_end := data.find(b"\n", position)) >= 0:
+        try:
+            header = json.loads(data[position:line_end])
+            size = int(header["size"])
+        except (ValueError, KeyError, TypeError):
+            return
+        text = data[line_end + 1 : line_end + 1 + size]
+        if len(text) < size:
+            return
+        yield End(
+            step=int(header["step"]),
+            task=str(header["task"]),
+            attempt=int(header["attempt"]),
+            text=text,
+        )
+        position = line_end + 1 + size + 1

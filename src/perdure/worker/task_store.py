@@ -1,0 +1,288 @@
+"""What one attempt does with the store: restore its base, take saves, commit, prune.
+
+Built for one lineage and one attempt. Which outside files are the lineage's follows from when it
+was first claimed, when its attempts ran, and what its checkpoints recorded.
+
+Source: design 3 (rule 3), 6, 7.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from perdure.clock import Clock, from_text
+from perdure.errors import PerdureError
+from perdure.policy.retention import Retention, Stock, Stored, victims, victims_when_full
+from perdure.store import layout
+from perdure.store.capture import Capture, CaptureSettings
+from perdure.store.deleting import delete_pruned, packs_to_prune
+from perdure.store.driver import Driver
+from perdure.store.layout import JobId, LaunchId
+from perdure.store.lineage import Claim, Lineage, Save, fold_lineage
+from perdure.store.log import Entry, Log, Refused
+from perdure.store.manifest import Kept, Manifest, RootKind
+from perdure.store.manifest_format import decode_manifest
+from perdure.store.outside_decision import Choice, Content, Window
+from perdure.store.ownership import Ownership
+from perdure.store.packs import BlockIndex, PackWriter
+from perdure.store.restore import Restored, RestoreRequest, restore
+from perdure.store.roots import Roots
+from perdure.worker.claiming import append_as_owner
+from perdure.worker.job_records import LineageId
+
+_CHOICES = {"stop": Choice.ASK, "overwrite": Choice.OVERWRITE, "keep": Choice.KEEP}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStorePlan:
+    """Which attempt, and what is known about it.
+
+    Attributes:
+        claim: ours.
+        share: the claim that the lineage's share is, or None.
+        log: the lineage's log as it was read for the claim.
+        windows: when earlier attempts ran.
+        outside: folders and files that the job may use beside the session folder.
+        choice: what to do about conflicts: stop, overwrite or keep.
+    """
+
+    driver: Driver
+    job: JobId
+    lineage: LineageId
+    launch: LaunchId
+    claim: Claim
+    share: Claim | None
+    log: Log
+    clock: Clock
+    windows: tuple[Window, ...] = ()
+    outside: tuple[Path, ...] = ()
+    append_globs: tuple[str, ...] = ()
+    records_outside: bool = False
+    choice: str = "stop"
+    keep_last: int = 3
+
+
+@dataclass(slots=True)
+class TaskStore:
+    """See the module."""
+
+    plan: TaskStorePlan
+    _manifests: dict[int, Manifest] = field(default_factory=dict)
+
+    @property
+    def packs(self) -> str:
+        """The lineage's packs prefix."""
+        lineage = self.plan.lineage
+        return layout.packs(self.plan.job, lineage.step, lineage.task)
+
+    def lineage(self) -> Lineage:
+        """The lineage as far as its log was read."""
+        return fold_lineage(self.plan.log.entries, share=self.plan.share)
+
+    def manifest(self, number: int) -> Manifest:
+        """The manifest of a checkpoint, read once.
+
+        Raises:
+            CheckpointCorrupt, StoreDamaged: it is not what was saved.
+        """
+        if number not in self._manifests:
+            record = self.plan.log.fetch(number)
+            self._manifests[number] = decode_manifest(
+                record.header, record.payload, name=f"{self.plan.lineage.task}@{number}"
+            )
+        return self._manifests[number]
+
+    def restore(self, number: int, session_dir: Path) -> tuple[Manifest, Restored]:
+        """Put the base back, verified; blocks while it is read and written.
+
+        Raises:
+            CheckpointCorrupt, CheckpointConflict, OutOfSpace: nothing was changed.
+        """
+        manifest = self.manifest(number)
+        restored = restore(
+            RestoreRequest(
+                driver=self.plan.driver,
+                packs=self.packs,
+                manifest=manifest,
+                name=f"{self.plan.lineage.task}@{number}",
+                roots=Roots(session_dir, self.plan.outside),
+                recorded=self._recorded(),
+                windows=self.plan.windows,
+                choice=_CHOICES[self.plan.choice],
+            )
+        )
+        return manifest, restored
+
+    def capture(
+        self,
+        session_dir: Path,
+        base: Manifest | None,
+        freezer: Callable[[], AbstractContextManager[None]],
+    ) -> Capture:
+        """What takes this attempt's saves."""
+        index = BlockIndex()
+        if base is not None:
+            index.add_manifest(base, without=self._pruned_packs())
+        plan = self.plan
+        now_ns = int(plan.clock.now().timestamp() * 1e9)
+        first = plan.share or (self.lineage().claims or (plan.claim,))[0]
+        return Capture(
+            Roots(session_dir, plan.outside),
+            PackWriter(
+                plan.driver,
+                self.packs,
+                launch=plan.launch,
+                attempt=plan.claim.attempt,
+                index=index,
+            ),
+            CaptureSettings(
+                attempt=plan.claim.attempt,
+                launch=plan.launch,
+                append_globs=plan.append_globs,
+                records_outside=plan.records_outside,
+            ),
+            ownership=Ownership(
+                first_claim_at_ns=_nanoseconds(first.at) or now_ns,
+                attempt_began_at_ns=now_ns,
+                recorded=frozenset(self._recorded()),
+            ),
+            freezer=freezer,
+        )
+
+    def put(self, header: Mapping[str, object], payload: bytes) -> int | None:
+        """Commit a save as the owner; its sequence, or None: no longer the owner."""
+        return append_as_owner(self.plan.log, self.plan.claim.number, header, payload)
+
+    def remember(self, number: int, manifest: Manifest) -> None:
+        """A checkpoint that was committed here."""
+        self._manifests[number] = manifest
+
+    def prune(self, *, is_full: bool = False) -> bool:
+        """Prune what retention lets go; whether anything went. Never raises for a bad store.
+
+        The record is put at exactly the number after the log that was judged by; a claim or branch
+        there ends the ownership, anything else is judged again.
+        """
+        try:
+            return self._prune(is_full=is_full)
+        except PerdureError:
+            return False
+
+    def _prune(self, *, is_full: bool) -> bool:
+        while True:
+            lineage = self.lineage()
+            if lineage.owner is None or lineage.owner.number != self.plan.claim.number:
+                return False
+            gone = self._victims(lineage, is_full=is_full)
+            if not gone:
+                return False
+            packs = packs_to_prune(
+                (self.manifest(number) for number in gone), self._living(lineage, gone)
+            )
+            record = {
+                "kind": "prune",
+                "claim": self.plan.claim.number,
+                "saves": list(gone),
+                "packs": list(packs),
+            }
+            match self.plan.log.append(record):
+                case Entry():
+                    self._delete(gone)
+                    return True
+                case Refused():
+                    continue
+
+    def _delete(self, gone: tuple[int, ...]) -> None:
+        for number in gone:
+            self._manifests.pop(number, None)
+        lineage = self.lineage()
+        delete_pruned(
+            self.plan.driver,
+            self.packs,
+            pruned=[layout.PackId(pack) for pack in lineage.pruned_packs],
+            living=self._living(lineage, ()),
+        )
+
+    def _living(self, lineage: Lineage, gone: tuple[int, ...]) -> list[Manifest]:
+        return [
+            self.manifest(save.number)
+            for save in lineage.saves
+            if not save.is_pruned and save.number not in gone
+        ]
+
+    def _victims(self, lineage: Lineage, *, is_full: bool) -> tuple[int, ...]:
+        stock = Stock(
+            checkpoints=tuple(_stored(save) for save in lineage.saves if not save.is_pruned),
+            point=lineage.point,
+            bases=frozenset(
+                base
+                for base in (
+                    *(claim.base for claim in lineage.claims),
+                    *(branch.base for branch in lineage.branches),
+                )
+                if base is not None
+            ),
+            free_bytes=self._free_bytes(),
+        )
+        if is_full:
+            return victims_when_full(stock)
+        retention = Retention(last=self.plan.keep_last)
+        return victims(stock, now=self.plan.clock.now(), retention=retention)
+
+    def _free_bytes(self) -> int | None:
+        path = self.plan.driver.local_path(layout.FORMAT_KEY)
+        if path is None:
+            return None
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize
+
+    def _pruned_packs(self) -> frozenset[layout.PackId]:
+        return frozenset(layout.PackId(pack) for pack in self.lineage().pruned_packs)
+
+    def _recorded(self) -> dict[str, frozenset[Content]]:
+        """Every content of outside files that the lineage's checkpoints hold, by path."""
+        found: dict[str, set[Content]] = {}
+        for save in self.lineage().saves:
+            if save.is_pruned or not _has_outside(save):
+                continue
+            manifest = self.manifest(save.number)
+            for entry in manifest.entries:
+                root = manifest.roots[entry.root]
+                if root.kind is RootKind.OUTSIDE and entry.kept is Kept.BYTES and entry.digest:
+                    content = Content(size=entry.size, digest=entry.digest)
+                    found.setdefault(manifest.shown_path(entry), set()).add(content)
+        return {path: frozenset(contents) for path, contents in found.items()}
+
+
+def _has_outside(save: Save) -> bool:
+    return any(root.get("kind") == RootKind.OUTSIDE.value for root in save.header.get("roots", ()))
+
+
+def _stored(save: Save) -> Stored:
+    header = save.header
+    return Stored(
+        sequence=save.number,
+        committed_at=_moment(str(header.get("at", ""))),
+        size_bytes=int(header.get("size", 0)),
+        new_bytes=int(header.get("new", 0)),
+        is_void=save.is_void,
+        is_pinned=save.is_pinned,
+    )
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return from_text(text)
+    except ValueError:
+        return from_text("1970-01-01T00:00:00Z")
+
+
+def _nanoseconds(text: str) -> int | None:
+    """Nanoseconds since the epoch, rounded down, or None."""
+    try:
+        return int(from_text(text).timestamp() * 1000) * 1_000_000
+    except ValueError:
+        return None
