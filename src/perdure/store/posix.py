@@ -96,6 +96,10 @@ class PosixUpload:
         return self._is_created
 
     def _sync(self) -> None:
+        if self._fd < 0:
+            raise StoreUnavailable(
+                f"what was being written for {self._path} was given up", hint="It is tried again."
+            )
         try:
             if not self._is_synced:
                 os.fsync(self._fd)

@@ -188,30 +188,18 @@ def open_parent(place: Place) -> Iterator[tuple[int, str]]:
 def look(place: Place) -> os.stat_result | None:
     """What lies at ``place``, not following a link; None if nothing does.
 
+    What is reached only through a link that was put into the path since counts as nothing.
+
     Raises:
-        SaveRefused: a link stands where a folder of the path should be.
         OSError: it cannot be looked at.
     """
     try:
         with open_parent(place) as (fd, name):
             return os.stat(name, dir_fd=fd, follow_symlinks=False)
     except OSError as error:
-        if error.errno == errno.ENOENT:
-            return None
-        if error.errno in (errno.ENOTDIR, errno.ELOOP):
-            if _leads_through_link(place):
-                raise SaveRefused(
-                    f"{place.shown} is reached through a link that was just put there",
-                    hint="Keep folders of a checkpoint folders.",
-                    path=place.shown,
-                ) from error
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             return None
         raise
-
-
-def _leads_through_link(place: Place) -> bool:
-    folder = place.base
-    return any((folder := folder / name).is_symlink() for name in place.path.split("/")[:-1])
 
 
 @contextmanager
