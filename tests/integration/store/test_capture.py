@@ -73,7 +73,7 @@ class TestWhatASaveHolds:
         (session / "data" / "deep" / "tool").chmod(0o4755)
         (session / "data" / "deep" / "tool2").write_bytes(b"#!/bin/sh\n")
         (session / "data" / "deep").chmod(0o2750)
-        (session / "data" / os.fsdecode(b"caf\xe9")).write_bytes(b"not utf-8")
+        (session / "data" / os.fsdecode(b"na\xefve")).write_bytes(b"not utf-8")
         (session / "data" / "latest").symlink_to("deep/tool")
         (session / "data" / "absolute").symlink_to(session / "data" / "big")
         (session / "data" / "dangling").symlink_to("nowhere")
