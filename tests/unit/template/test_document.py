@@ -117,7 +117,7 @@ def test_yaml_that_is_refused(text, path, message, line):
         ('{"a": 01}', "is no JSON", 1),
         ('{"a": "x\ny"}', "is no JSON", 1),
         ('{"a": [1}', "} stands where", 1),
-        ('{"a": tru}', "no JSON value", 1),
+        ('{"a": maybe}', "no JSON value", 1),
         ("{} {}", "stands where nothing more", 1),
         ('{"a": "\\q"}', "not valid JSON", 1),
         ("a: 1", "a is no JSON value", 1),
