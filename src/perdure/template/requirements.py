@@ -23,8 +23,8 @@ class Amount:
     """A countable demand; names are in lower case, since they compare without case."""
 
     name: str
-    min: float | None
-    max: float | None
+    minimum: float | None
+    maximum: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class HostRequirements:
 
     def _minimum(self, name: str) -> float | None:
         amount = self.amount(name)
-        return None if amount is None else amount.min
+        return None if amount is None else amount.minimum
 
     @property
     def cpus(self) -> float | None:

@@ -44,8 +44,8 @@ def host_requirements(model: Any) -> HostRequirements:
     amounts = tuple(
         Amount(
             name=str(one.name).lower(),
-            min=None if one.min is None else float(one.min),
-            max=None if one.max is None else float(one.max),
+            minimum=None if one.min is None else float(one.min),
+            maximum=None if one.max is None else float(one.max),
         )
         for one in model.amounts or []
     )

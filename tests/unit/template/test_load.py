@@ -250,8 +250,8 @@ def test_requirements():
     needs = job.steps[0].requirements
     assert (needs.cpus, needs.memory_mib, needs.gpus) == (4, 1024, 1)
     assert (needs.gpu_memory_mib, needs.scratch_mib) == (512, 10)
-    assert needs.amount("amount.worker.vcpu").max == 8
-    assert needs.amount("amount.license").min is None
+    assert needs.amount("amount.worker.vcpu").maximum == 8
+    assert needs.amount("amount.license").minimum is None
     assert needs.attribute("attr.worker.os.family").allows(("LINUX",))
     assert not needs.attribute("attr.worker.os.family").allows(("windows",))
     assert needs.attribute("attr.software").allows(("b", "a", "c"))
