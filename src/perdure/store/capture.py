@@ -23,15 +23,15 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
-from perdure.errors import CheckpointTorn, PerdureError, SaveRefused
+from perdure.errors import CheckpointTorn, PerdureError, SaveRefused, StoreDamaged
 from perdure.store.dataset_reading import Reading, Version, read_version, tick_ns
-from perdure.store.gathering import Found, Gatherer, Line, torn
-from perdure.store.layout import LaunchId
+from perdure.store.gathering import Found, Gathered, Gatherer, Line, torn
+from perdure.store.layout import LaunchId, PackId
 from perdure.store.manifest import (
     SESSION_ROOT,
     Entry,
@@ -53,6 +53,9 @@ TORN_BEFORE_FREEZING = 2
 _TRUSTED_BY_STAMP_BYTES = 8 << 20
 # A recorded file that is larger is known by size and time only.
 _RECORDED_DIGEST_BYTES = 64 << 20
+
+# Packs are deleted by this lineage's owner only; more than once a save is somebody else's doing.
+_LOST_PACK_TRIES = 3
 
 Freezer = Callable[[], AbstractContextManager[None]]
 
@@ -276,10 +279,8 @@ class Capture:
         line = Line(read_at_ns=announcement.line_at_ns, stamped_at_ns=frozen.stamped_at_ns)
         gatherer = Gatherer(self._roots, self._ownership, line, self._wall_ns)
         gathered = gatherer.gather(frozen.stamps, file=announcement.file)
-        taken = [self._take_file(found, frozen) for found in gathered.files.values()]
+        taken, new_bytes = self._take_files(gathered, frozen)
         frozen.guard.close()
-        new_bytes = self._writer.new_bytes
-        self._writer.finish()
         self._torn_in_a_row = 0
         # A large file is read again for each save: a memory map may have changed it unseen.
         self._versions = {
@@ -294,6 +295,32 @@ class Capture:
         ]
         manifest = _manifest(announcement, self._settings, gathered.file, taken, new_bytes)
         return CapturedSave(manifest=manifest, notes=tuple(gathered.notes))
+
+    def _take_files(self, gathered: Gathered, frozen: Frozen) -> tuple[list[_Taken], int]:
+        """The files with all their bytes durable, and how many bytes were stored for them."""
+        new_bytes = 0
+        for _ in range(_LOST_PACK_TRIES):
+            taken = [self._take_file(found, frozen) for found in gathered.files.values()]
+            new_bytes += self._writer.new_bytes
+            self._writer.finish()
+            lost = self._writer.lost_packs(block for one in taken for block in one.blocks)
+            if not lost:
+                return taken, new_bytes
+            self.forget(lost)
+        raise StoreDamaged(
+            "packs vanish from the store while a save is taken",
+            hint="Something else deletes there: keep it away, then run `perdure verify`.",
+            packs=tuple(sorted(lost)),
+        )
+
+    def forget(self, packs: Container[PackId]) -> None:
+        """Rest no save on ``packs`` any more; for the capture thread, after each prune record."""
+        self._writer.forget(packs)
+        self._versions = {
+            place: version
+            for place, version in self._versions.items()
+            if all(block.pack not in packs for block in version.blocks)
+        }
 
     def _kept(self, found: Found) -> Kept:
         """How much of a file is taken."""

@@ -132,7 +132,7 @@ class Manifest:
 
     Attributes:
         attempt, launch: who saved.
-        save: the how-manieth save of the attempt, from 1.
+        save: the how-manieth save of the attempt, from 1; 0: perdure's own, before any.
         state: the save's text; None when it had none.
         file: the save's file; None when it had none.
         roots, packs: what entries and blocks refer to by index.

@@ -52,8 +52,14 @@ def encode_manifest(manifest: Manifest) -> tuple[dict[str, Any], bytes]:
     """The header fields and the payload of the save that ``manifest`` describes.
 
     Raises:
-        SaveRefused: it describes more than can be read again.
+        SaveRefused: it describes what could not be read again: too much, or a contradiction.
     """
+    contradiction = _contradiction(manifest)
+    if contradiction is not None:
+        raise SaveRefused(
+            f"a save cannot be described: {contradiction}",
+            hint="Files of kept values and of the save contradict each other: use other names.",
+        )
     body = readable_json(
         {
             "packs": [f"{_PACKS}{pack}" for pack in manifest.packs],
@@ -160,7 +166,7 @@ class _Reader:
         manifest = Manifest(
             attempt=self._number(header, "attempt", least=1),
             launch=LaunchId(str(launch)),
-            save=self._number(header, "save", least=1),
+            save=self._number(header, "save"),
             state=self._state(header),
             file=self._file(header),
             roots=roots,
@@ -172,24 +178,12 @@ class _Reader:
         return manifest
 
     def _check_whole(self, header: Mapping[str, Any], manifest: Manifest) -> None:
-        paths = {(entry.root, entry.path) for entry in manifest.entries}
-        self._check(len(paths) == len(manifest.entries), "a path that is named twice")
-        self._check_folders(manifest)
+        contradiction = _contradiction(manifest)
+        if contradiction is not None:
+            raise self._corrupt(contradiction)
         self._check(header.get("files") == len(manifest.entries), "its number of entries")
         self._check(header.get("size") == manifest.size_bytes, "its size")
         self._check(header.get("content") == manifest.content, "its content id")
-
-    def _check_folders(self, manifest: Manifest) -> None:
-        """Refuse a path below something that is no folder: it could be a link."""
-        paths = sorted((entry.root, entry.path) for entry in manifest.entries)
-        for entry in manifest.entries:
-            if entry.type is EntryType.FOLDER:
-                continue
-            below = (entry.root, f"{entry.path}/")
-            at = bisect_left(paths, below)
-            is_parent = at < len(paths) and paths[at][1].startswith(below[1])
-            if is_parent and paths[at][0] == entry.root:
-                raise self._corrupt(f"{entry.path!r} is a folder and something else too")
 
     def _body(self, header: Mapping[str, Any], payload: bytes) -> Mapping[str, Any]:
         about = header.get("body")
@@ -381,6 +375,21 @@ class _Reader:
             hint="Use the perdure that wrote it, or a later one.",
             checkpoint=self._name,
         )
+
+
+def _contradiction(manifest: Manifest) -> str | None:
+    """Why these entries cannot all be: a path twice, or below what is no folder (a link, say)."""
+    paths = sorted((entry.root, entry.path) for entry in manifest.entries)
+    for entry in manifest.entries:
+        at = bisect_left(paths, (entry.root, entry.path))
+        if paths[at + 1 : at + 2] == [paths[at]]:
+            return f"{entry.path!r} is named twice"
+        below = f"{entry.path}/"
+        at = bisect_left(paths, (entry.root, below))
+        is_parent = at < len(paths) and paths[at][1].startswith(below)
+        if entry.type is not EntryType.FOLDER and is_parent and paths[at][0] == entry.root:
+            return f"{entry.path!r} is a folder and something else too"
+    return None
 
 
 def stays_inside(path: str, target: str) -> bool:

@@ -75,6 +75,12 @@ class BlockIndex:
                 if block.pack != NO_PACK and manifest.packs[block.pack] not in without:
                     self.add(stored_block(manifest, block))
 
+    def forget(self, packs: Container[PackId]) -> None:
+        """Know no block of ``packs`` any more: a prune record names them, or they are gone."""
+        self._blocks = {
+            digest: block for digest, block in self._blocks.items() if block.pack not in packs
+        }
+
     def find(self, digest: bytes, length: int) -> StoredBlock | None:
         """The block with that content."""
         block = self._blocks.get(digest)
@@ -156,6 +162,17 @@ class PackWriter:
             self._upload = self._driver.upload(pack_key(self._packs, self._pack))
             self._upload.write(_HEAD)
         return self._upload
+
+    def forget(self, packs: Container[PackId]) -> None:
+        """Take over no block of ``packs`` any more."""
+        self._index.forget(packs)
+
+    def lost_packs(self, blocks: Iterable[StoredBlock]) -> frozenset[PackId]:
+        """Which packs of finished ``blocks`` the store does not show: pruned behind our back."""
+        packs = {block.pack for block in blocks if block.pack is not None}
+        return frozenset(
+            pack for pack in packs if self._driver.head(pack_key(self._packs, pack)) is None
+        )
 
     def finish(self) -> None:
         """Make durable every block that `add` returned."""

@@ -12,8 +12,6 @@ Rules: nothing is ever opened for writing under its own name but journals and he
 system without hard links is refused: no other call there creates a name exclusively *and* with its
 whole content.
 
-Durability of folders: a folder's maker syncs its parent before it puts anything into it.
-
 Threads: every call may come from any thread; one key is appended to by one thread at a time.
 
 Source: docs/store-format.md "Drivers"; link(2), rename(2), fsync(2), fallocate(2).
@@ -55,11 +53,10 @@ from perdure.store.posix_files import (
 
 _PACK_LIMIT_BYTES = 1 << 30
 _TEMPORARY = ".tmp-"
-# Room for some hundred journal lines on a disk that is full; renewed when half of it is used.
+# Some hundred journal lines on a full disk; renewed when half of it is used.
 _LAST_WORDS_BYTES = 64 << 10
 # Somebody who empties a folder may remove it just before a name is put there.
 _FOLDER_TRIES = 5
-# A link of which these are said may have been made.
 _UNKNOWN_OUTCOME = frozenset({errno.ESTALE, errno.ETIMEDOUT, errno.EIO, errno.EINTR})
 
 

@@ -14,6 +14,7 @@ from perdure.errors import (
     OutOfSpace,
     SaveFileMissing,
     SaveRefused,
+    StoreDamaged,
     StoreUnavailable,
 )
 from perdure.store import capture as capture_module
@@ -561,6 +562,42 @@ class TestOutside:
         assert [entry.kept for entry in found.values()] == [Kept.BYTES, Kept.RECORD, Kept.RECORD]
         assert found[str(outside / "a")].digest
         assert not found[str(outside / "b")].digest
+
+
+class TestPrunedPacks:
+    """A save must not rest on packs that went with an older one."""
+
+    @pytest.mark.parametrize("is_told", [True, False])
+    def test_bytes_of_a_pruned_pack_are_stored_again(self, session, fresh, is_told):
+        (session / "a").write_bytes(b"a" * 1000)
+        task = Task(session)
+        first = task.save(session / "a").manifest
+        task.capture.announce((str(session / "a"),))
+        for pack in first.packs:
+            task.driver.delete(f"{PACKS}/{pack}")
+        if is_told:
+            task.capture.forget(first.packs)
+        manifest = task.manifest(session / "a")
+        assert manifest.content == first.content
+        assert set(manifest.packs).isdisjoint(first.packs)
+        task.restore(manifest, fresh)
+        assert (fresh / "a").read_bytes() == b"a" * 1000
+
+    def test_a_pack_that_a_record_names_is_not_rested_on_while_it_is_there(self, session):
+        (session / "a").write_bytes(b"a" * 1000)
+        task = Task(session)
+        first = task.save(session / "a").manifest
+        task.capture.forget(first.packs)
+        assert set(task.manifest(session / "a").packs).isdisjoint(first.packs)
+
+    def test_a_store_that_loses_every_pack_is_said(self, session):
+        class Loses(MemoryDriver):
+            def head(self, key):
+                return None
+
+        (session / "a").write_bytes(b"a" * 1000)
+        with pytest.raises(StoreDamaged, match="packs vanish"):
+            Task(session, driver=Loses()).save(session / "a")
 
 
 class TestTheStoreFails:

@@ -4,7 +4,7 @@ import pytest
 import zstandard
 from blake3 import blake3
 
-from perdure.errors import CheckpointCorrupt, CheckpointError
+from perdure.errors import CheckpointCorrupt, CheckpointError, SaveRefused
 from perdure.store.compression import Codec
 from perdure.store.layout import LaunchId, PackId
 from perdure.store.manifest import (
@@ -180,7 +180,7 @@ HOSTILE = {
     "pack elsewhere": lambda _header, body: body.update(packs=[PACK]),
     "pack no text": lambda _header, body: body.update(packs=[1]),
     "attempt": header(attempt=0),
-    "save": header(save=0),
+    "save": header(save=-1),
     "launch": header(launch="../x"),
     "launch none": header(launch=None),
     "state no text": header(state=5),
@@ -228,6 +228,24 @@ def test_what_a_later_version_wrote_is_refused_by_name(name):
     with pytest.raises(CheckpointError, match=r"@3 uses .* does not know") as caught:
         decode_manifest(header, payload, name="@3")
     assert not isinstance(caught.value, CheckpointCorrupt)
+
+
+def test_what_could_not_be_read_again_is_not_written():
+    contradictions = (
+        (file("a"), file("a/b")),
+        (Entry(root=0, path="a", type=EntryType.LINK, target="b"), file("a/b")),
+        (file("a"), file("a")),
+    )
+    for entries in contradictions:
+        manifest = Manifest(attempt=1, launch=LAUNCH, save=1, entries=entries)
+        with pytest.raises(SaveRefused, match="cannot be described"):
+            encode_manifest(manifest)
+    apart = (file("a", root=0), file("a/b", root=1), file("a-b"), file("b"))
+    manifest = Manifest(
+        attempt=1, launch=LAUNCH, save=0, roots=(SESSION_ROOT, OUTSIDE), entries=apart
+    )
+    header, payload = encode_manifest(manifest)
+    assert decode_manifest(header, payload, name="@1") == manifest
 
 
 @pytest.mark.parametrize("payload", [b"", b"rubbish", b"\x28\xb5\x2f\xfd"])
