@@ -9,6 +9,7 @@ Source: docs/decisions/045 (stamps), 046 (links), 047 (outside files).
 """
 
 import os
+import re
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ ENTRY_LIMIT = 100_000
 #: perdure's own files in a session folder; they belong to no save.
 OWN_NAMES = frozenset({"checkpoint_committed.json", "cancel_info.json"})
 OWN_PREFIX = ".perdure-"
+_STAGED_NAME = re.compile(r"\.perdure-[0-9a-f]{32}")
 _NOTE_LIMIT = 20
 
 
@@ -174,8 +176,7 @@ class Gatherer:
             self._add_met_folder(place, about, is_named=True)
         for below, found in walk(place, limit=ENTRY_LIMIT - self._walked):
             self._walked += 1
-            name = below.path.rpartition("/")[2]
-            if name.startswith(OWN_PREFIX) or self._is_own(below):
+            if self._is_own(below):
                 continue
             if stat.S_ISDIR(found.st_mode):
                 self._add_met_folder(below, found, is_named=False)
@@ -188,7 +189,9 @@ class Gatherer:
                 self._leave_out(below, "it is no regular file")
 
     def _is_own(self, place: Place) -> bool:
-        """Whether perdure wrote it, or something in a folder of perdure's."""
+        """Whether perdure wrote it: what a killed restore left, or its own in a session folder."""
+        if _STAGED_NAME.fullmatch(place.path.rpartition("/")[2]):
+            return True
         if place.root.kind is not RootKind.SESSION:
             return False
         return place.path in OWN_NAMES or place.path.startswith(OWN_PREFIX)

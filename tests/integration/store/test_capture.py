@@ -133,8 +133,11 @@ class TestWhatASaveHolds:
     def test_perdures_own_files_are_no_part_of_a_save(self, session):
         for name in ("checkpoint_committed.json", "cancel_info.json", ".perdure-restore"):
             (session / name).write_text("{}")
-        (session / "a").write_text("x")
-        assert set(entries(Task(session).save(folders=[session]).manifest)) == {"a"}
+        (session / "d").mkdir()
+        (session / "d" / (".perdure-" + "0" * 32)).write_text("left by a killed restore")
+        (session / "d" / ".perdure-notes").write_text("a name that somebody chose")
+        found = set(entries(Task(session).save(folders=[session]).manifest))
+        assert found == {"d", "d/.perdure-notes"}
 
 
 class TestWhatIsRefused:

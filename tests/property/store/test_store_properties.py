@@ -19,7 +19,10 @@ from store_kit import PACKS, Task, tree
 
 NAMES = st.text(
     st.characters(blacklist_categories=["Cs"], blacklist_characters="/\0"), min_size=1, max_size=12
-).filter(lambda name: name not in (".", "..") and len(name.encode()) < 200)
+).filter(
+    # Names that begin like this are perdure's own in a session folder.
+    lambda name: name not in (".", "..") and not name.startswith(".perdure-")
+)
 CONTENTS = st.one_of(st.binary(max_size=60), st.just(bytes(5000)), st.just(b"same"))
 TREES = st.recursive(
     CONTENTS, lambda inner: st.dictionaries(NAMES, inner, max_size=4), max_leaves=12
