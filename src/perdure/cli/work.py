@@ -39,9 +39,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _work(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """The worker itself, in the keeper's child."""
-    from perdure.cli.working import WorkerOptions, work  # noqa: PLC0415 - the keeper stays small
-    from perdure.errors import PerdureError  # noqa: PLC0415 - as above
-    from perdure.worker.stops import StopBoard  # noqa: PLC0415 - as above
+    from perdure.cli.working import WorkerOptions, work
+    from perdure.errors import PerdureError
+    from perdure.worker.stops import StopBoard
 
     board = StopBoard()
     _listen(board.signal)
@@ -60,15 +60,15 @@ def _work(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
             board,
         )
     except PerdureError as error:
-        print(f"perdure-worker: {error.message} {error.hint}", file=sys.stderr, flush=True)  # noqa: T201
+        print(f"perdure-worker: {error.message} {error.hint}", file=sys.stderr, flush=True)
         return error.exit_code
     return 0
 
 
 def _listen(post: Callable[[Any], None]) -> None:
     """SIGINT is a person's wish; SIGTERM and SIGHUP are the host's; a second SIGINT is at once."""
-    from perdure.worker.machine import Intent  # noqa: PLC0415 - the keeper stays small
-    from perdure.worker.stops import Stop  # noqa: PLC0415 - as above
+    from perdure.worker.machine import Intent
+    from perdure.worker.stops import Stop
 
     seen: list[int] = []
 

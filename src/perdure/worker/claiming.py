@@ -34,10 +34,16 @@ FINAL_STATES = frozenset({"SUCCEEDED", "CANCELED"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Busy:
-    """Somebody holds the lineage and may be alive; look again in ``seconds``."""
+    """Somebody holds the lineage and may be alive; look again in ``seconds``.
+
+    Attributes:
+        is_alive: its counter moved while this launch looked: there is nothing to wait for, it is
+            the owner's.
+    """
 
     launch: LaunchId
     seconds: float
+    is_alive: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,9 +184,14 @@ class Claimant:
                 return self._look_again(lineage_id, ref, log, view, result)
 
     def _view_when_ended(self, lineage_id: LineageId, ref: TaskRef, log: Log) -> LineageView | Busy:
-        """The lineage, once every launch that ever held it has ended."""
+        """The lineage, once every launch that ever held it has ended.
+
+        The job's log is read after the lineage's: a claim that is seen was put after the fences of
+        all launches before it, and without these more of their journals would seem to count.
+        """
         while True:
             log.read()
+            self._records.refresh()
             lineage = self._fold(lineage_id, ref, log)
             for claim in lineage.claims:
                 busy = self.end(lineage_id, claim)
@@ -195,38 +206,25 @@ class Claimant:
         launch = claim.launch
         key = AttemptKey(lineage_id.step, lineage_id.task, claim.attempt)
         if launch in self._records.state.seals:
-            self._fence(launch)
+            fence(self._records, launch)
             return None
         if launch == self._me.launch or self._records.account(launch).has_released(key):
             return None
         if not self.is_still(launch):
-            return Busy(launch=launch, seconds=self._stillness.seconds_left(launch))
-        self._seal(launch)
-        self._fence(launch)
+            return Busy(
+                launch=launch,
+                seconds=self._stillness.seconds_left(launch),
+                is_alive=self._stillness.has_moved(launch),
+            )
+        seal(self._records, launch, by=self._me.launch, counter=self._stillness.counter(launch))
+        fence(self._records, launch)
         return None
 
     def is_still(self, launch: LaunchId) -> bool:
         """Whether a launch is taken to be dead: its pid is gone here, or its counter is still."""
+        is_still = self._stillness.observe(launch, read_counter(self._records, launch))
         opened = self._records.account(launch).opened or self._records.state.started.get(launch)
-        if opened is not None and self._is_gone(opened):
-            return True
-        heartbeat = read_heartbeat(
-            self._records.driver, layout.heartbeat(self._records.job, launch)
-        )
-        counter = heartbeat.get("counter") if heartbeat else None
-        return self._stillness.observe(launch, counter)
-
-    def _seal(self, launch: LaunchId) -> None:
-        """Put the seal, unless somebody did."""
-        while launch not in self._records.state.seals:
-            self._records.append({"kind": "seal", "launch": launch, "by": self._me.launch})
-
-    def _fence(self, launch: LaunchId) -> None:
-        """Read the journal after the seal by a fresh open, and put the fence unless it is there."""
-        while launch not in self._records.state.fences:
-            account = LaunchAccount()
-            account.read_on(self._records.driver, layout.journal(self._records.job, launch))
-            self._records.append({"kind": "fence", "launch": launch, "offset": account.length})
+        return is_still or (opened is not None and self._is_gone(opened))
 
     def _claim_record(self, plan: ClaimPlan) -> dict[str, Any]:
         record: dict[str, Any] = {
@@ -262,9 +260,17 @@ class Claimant:
         return Held(log=log, claim=claim, view=fresh, waits_for=self._moved(fresh.past))
 
     def _moved(self, past: Sequence[PastClaim]) -> tuple[LaunchId, ...]:
-        """Launches that were fenced and whose counter moved since."""
-        fenced = {p.claim.launch for p in past if p.claim.launch in self._records.state.fences}
-        return tuple(sorted(launch for launch in fenced if not self.is_still(launch)))
+        """Launches that were fenced and whose counter moved since they were judged still."""
+        state = self._records.state
+        fenced = {p.claim.launch for p in past if p.claim.launch in state.fences}
+        return tuple(
+            sorted(
+                launch
+                for launch in fenced
+                if read_counter(self._records, launch) != state.still_at.get(launch)
+                and not self.is_still(launch)
+            )
+        )
 
     def is_quiet(self, lineage_id: LineageId, claim: Claim) -> bool:
         """Whether a launch that moved after its seal has released, or stands still again."""
@@ -276,6 +282,39 @@ class Claimant:
     def _fold(self, lineage_id: LineageId, ref: TaskRef, log: Log) -> Lineage:
         share = self._records.share_of(lineage_id.step, ref)
         return self._records.fold(log, share=share)
+
+
+_NOT_READ = object()
+
+
+def read_counter(records: JobRecords, launch: LaunchId) -> object:
+    """What a launch's heartbeat says now; None where it says nothing that can be read."""
+    heartbeat = read_heartbeat(records.driver, layout.heartbeat(records.job, launch))
+    return heartbeat.get("counter") if heartbeat else None
+
+
+def seal(records: JobRecords, launch: LaunchId, *, by: str, counter: object = _NOT_READ) -> None:
+    """Put the seal: the launch is taken to be dead. Nothing to do where somebody did.
+
+    Args:
+        records: the view of the job.
+        launch: which one.
+        by: who says so.
+        counter: of its heartbeat, as it was judged to stand still; else as it is now. Whoever
+            claims after this seal sees by it whether the launch has moved since.
+    """
+    judged = read_counter(records, launch) if counter is _NOT_READ else counter
+    while launch not in records.state.seals:
+        records.append({"kind": "seal", "launch": launch, "by": by, "counter": judged})
+
+
+def fence(records: JobRecords, launch: LaunchId) -> None:
+    """Read the journal after the seal by a fresh open, and put the fence unless it is there."""
+    assert launch in records.state.seals, "a fence read before the seal bounds nothing"
+    while launch not in records.state.fences:
+        account = LaunchAccount()
+        account.read_on(records.driver, layout.journal(records.job, launch), fresh=True)
+        records.append({"kind": "fence", "launch": launch, "offset": account.length})
 
 
 def append_as_owner(log: Log, claim: int, header: Mapping[str, Any], payload: bytes) -> int | None:

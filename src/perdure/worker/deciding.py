@@ -1,7 +1,7 @@
 """From what the logs say about a lineage to the question that policy answers, and to a claim.
 
-Pure. The kept values whose files lie in a checkpoint newer than the base would be lost with it:
-where policy falls back below it, they are given back and run again.
+Pure. The kept values whose files lie in a checkpoint that the base was not made on top of (a newer
+one, or one of another branch) would be lost: they are given back and run again.
 
 Source: design 5, 6.
 """
@@ -67,8 +67,8 @@ def decide(view: LineageView, rules: StepRules, values: Values | None) -> Decisi
     question = ask(view, rules, values, frozenset(kept))
     answer = decide_resume(question)
     while isinstance(answer, Start):
-        base = _restored(answer, view.lineage)
-        lost = {v for v in question.kept if kept[v] is not None and (base or 0) < (kept[v] or 0)}
+        held_by = {None, *view.lineage.ancestry(_restored(answer, view))}
+        lost = {value for value in question.kept if kept[value] not in held_by}
         if not lost:
             break
         question = replace(question, kept=question.kept - lost)
@@ -77,7 +77,7 @@ def decide(view: LineageView, rules: StepRules, values: Values | None) -> Decisi
         answer=answer,
         attempt=next_attempt(view.past),
         kept=question.kept,
-        restores=_restored(answer, view.lineage) if isinstance(answer, Start) else None,
+        restores=_restored(answer, view) if isinstance(answer, Start) else None,
     )
 
 
@@ -204,13 +204,16 @@ def _announced_point(lineage: Lineage) -> int | None:
     return point.number if point is not None and point.header.get("save", 0) > 0 else None
 
 
-def _restored(answer: Start, lineage: Lineage) -> int | None:
+def _restored(answer: Start, view: LineageView) -> int | None:
     """What is put back: the base; where onRun runs what remains, the files of what is kept."""
     if answer.base is not None or answer.values is None:
         return answer.base
-    point = lineage.save(lineage.point) if lineage.point is not None else None
-    is_whole = point is not None and not point.is_pruned
-    return lineage.point if is_whole else None
+    for number in view.lineage.ancestry(view.lineage.point):
+        save = view.lineage.save(number)
+        assert save is not None
+        if not save.is_pruned and not _is_damaged(save, view.past):
+            return number
+    return None
 
 
 def is_resume(answer: Start) -> bool:

@@ -1,14 +1,15 @@
 """The ends of logs in the store: so that `perdure logs` says something when the home is gone.
 
-One object a launch, appended to as attempts end otherwise than well, and bounded: what is kept of a
-launch is at most `LIMIT_BYTES`. An entry is a header line of JSON and the bytes it announces.
+One object a launch (or a row of segments, as journals have them), appended to as attempts end
+otherwise than well, and bounded: what is kept of a launch is at most `LIMIT_BYTES`. An entry is a
+header line of JSON and the bytes it announces.
 """
 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from perdure.journal.medium import Medium, read_from
+from perdure.journal.medium import Medium, read_from, segment_key
 
 LIMIT_BYTES = 4 << 20
 
@@ -30,6 +31,7 @@ class EndsFile:
         self._medium = medium
         self._key = key
         self._written = 0
+        self._segments = 0
 
     def add(self, step: int, task: str, attempt: int, text: bytes) -> None:
         """Append one end, unless too much was kept already.
@@ -37,12 +39,17 @@ class EndsFile:
         Raises:
             HomeError, OutOfSpace: the store does not take it.
         """
-        if not text or self._written + len(text) > LIMIT_BYTES:
-            return
         header = json.dumps({"step": step, "task": task, "attempt": attempt, "size": len(text)})
         data = header.encode("ascii") + b"\n" + text + b"\n"
+        if not text or self._written + len(data) > LIMIT_BYTES:
+            return
         if self._medium.appends:
             self._medium.append(self._key, data)
+        else:
+            # A segment whose reply was lost may stand: its number is then passed over.
+            while not self._medium.put_if_absent(segment_key(self._key, self._segments + 1), data):
+                self._segments += 1
+            self._segments += 1
         self._written += len(data)
 
 
@@ -51,18 +58,26 @@ def read_ends(medium: Medium, key: str) -> Iterator[End]:
     data = read_from(medium, key, 0)
     position = 0
     while (line_end := data.find(b"\n", position)) >= 0:
-        try:
-            header = json.loads(data[position:line_end])
-            size = int(header["size"])
-        except (ValueError, KeyError, TypeError):
+        end = _end(data, position, line_end)
+        if end is None:
             return
+        yield end
+        position = line_end + 1 + len(end.text) + 1
+
+
+def _end(data: bytes, position: int, line_end: int) -> End | None:
+    """The entry whose header stands between ``position`` and ``line_end``, if it is whole."""
+    try:
+        header = json.loads(data[position:line_end])
+        size = int(header["size"])
         text = data[line_end + 1 : line_end + 1 + size]
-        if len(text) < size:
-            return
-        yield End(
+        if size < 0 or len(text) < size:
+            return None
+        return End(
             step=int(header["step"]),
             task=str(header["task"]),
             attempt=int(header["attempt"]),
             text=text,
         )
-        position = line_end + 1 + size + 1
+    except (ValueError, KeyError, TypeError):
+        return None

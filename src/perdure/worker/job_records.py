@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.clock import Clock
+from perdure.errors import StoreUnavailable
 from perdure.journal.account import AttemptAccount, AttemptKey, LaunchAccount
+from perdure.journal.journal_format import JournalRecord
 from perdure.store import layout
 from perdure.store.driver import Driver
 from perdure.store.job_log import JobLogState, TaskRef
 from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
 from perdure.store.lineage import Claim, Lineage, fold_lineage, share_claim
-from perdure.store.log import Entry, Log
+from perdure.store.log import MAX_STALE_READS, Entry, Log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,12 +117,27 @@ class JobRecords:
 
         The caller has put the fence of a sealed launch first.
         """
+        self.read_account(launch)
+        return self._accounts[launch]
+
+    def read_account(self, launch: LaunchId) -> list[JournalRecord]:
+        """Read a launch's journal on; returns what is new (all, where a fence cut it)."""
         fence = self.state.fences.get(launch)
         account = self._accounts.get(launch)
         if account is None or (fence is not None and account.length > fence):
             account = self._accounts[launch] = LaunchAccount()
-        account.read_on(self.driver, layout.journal(self.job, launch), fence=fence)
-        return account
+        return account.read_on(self.driver, layout.journal(self.job, launch), fence=fence)
+
+    def known_account(self, launch: LaunchId) -> LaunchAccount:
+        """What counts of a launch's journal as far as it was read; nothing is read."""
+        return self._accounts.get(launch) or LaunchAccount()
+
+    def attempt(
+        self, launch: LaunchId, step: StepKey, task: TaskKey, attempt: int
+    ) -> AttemptAccount:
+        """What was read about one attempt."""
+        key = AttemptKey(step, task, attempt)
+        return self.known_account(launch).attempts.get(key) or AttemptAccount()
 
     def past_claim(self, lineage: LineageId, claim: Claim) -> PastClaim:
         """A claim with what counts of its launch's journal about it."""
@@ -138,8 +155,22 @@ class JobRecords:
         return fold_lineage(log.entries, share=claim)
 
     def share_of(self, step: StepKey, ref: TaskRef) -> Share | None:
-        """The share that took the lineage's first attempt, among those read so far."""
+        """The share that took the lineage's first attempt, among those read so far.
+
+        Raises:
+            StoreUnavailable: the share that the intent's author saw is not shown here.
+        """
         _, shares = self._share_log(step)
+        tries = 0
+        while ref.share is not None and len(shares) < ref.share:
+            tries += 1
+            if tries > MAX_STALE_READS:
+                raise StoreUnavailable(
+                    f"the store does not show share {ref.share} of step {step}, which is there",
+                    hint="Try again in a minute; if it stays so, run `perdure repair`.",
+                )
+            self._pause(tries)
+            self.shares(step)
         return next((share for share in shares if _holds(share, ref)), None)
 
     def _log(self, prefix: str) -> Log:

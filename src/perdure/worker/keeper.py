@@ -25,7 +25,9 @@ from perdure.worker.processes import (
     carrying,
     descendants,
     kill_until_gone,
+    processes,
     reap_children,
+    token_of,
 )
 
 #: Signals that the engine or a person may send to the process that was started.
@@ -82,16 +84,26 @@ def _wait(pid: int) -> int:
 def end_launch(token: str, *, root: int | None = None) -> int:
     """Kill everything that carries ``token`` (or one made from it) or descends from ``root``.
 
-    Returns how many processes that were. Blocks until they are gone.
+    Another launch's processes are spared, wherever they descend from: a worker that ends may have
+    started the next ones. Returns how many processes that were; blocks until they are gone.
     """
 
     def left() -> list[ProcessInfo]:
-        below = descendants(root) if root is not None else []
-        return below + [
-            info for info in carrying(lambda t: is_of_launch(t, token)) if info.pid != root
-        ]
+        mine = [info for info in carrying(lambda t: is_of_launch(t, token)) if info.pid != root]
+        return mine + (_below(root, token) if root is not None else [])
 
     return kill_until_gone(left)
+
+
+def _below(root: int, token: str) -> list[ProcessInfo]:
+    """What descends from ``root``, but for other launches and all that is below them."""
+    everything = processes()
+    others = {
+        info.pid
+        for info in descendants(root, everything)
+        if (carried := token_of(info.pid)) is not None and not is_of_launch(carried, token)
+    }
+    return descendants(root, [info for info in everything if info.pid not in others])
 
 
 def end_actions(token: str, *, waited_for: frozenset[int]) -> int:

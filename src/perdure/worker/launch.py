@@ -11,26 +11,27 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.clock import from_text, to_text
 from perdure.errors import PerdureError
 from perdure.journal.heartbeat import Heartbeat, Stillness
 from perdure.journal.journal_format import FORMAT, Kind
-from perdure.policy.counting import DEFAULT_LIMITS, Limits
+from perdure.policy.counting import DEFAULT_LIMITS
 from perdure.policy.launching import share_size
 from perdure.policy.outcome import AttemptState, Outcome
 from perdure.policy.resuming import Failed, Finished, Start
 from perdure.policy.resuming import Held as PolicyHeld
 from perdure.policy.stops import Scope
 from perdure.store import layout
+from perdure.store.job_document import Options
 from perdure.store.job_log import LaunchIntent, TaskRef
 from perdure.store.layout import StepKey, TaskKey
 from perdure.store.lineage import SHARE, Claim, share_claim
 from perdure.store.log import Log
 from perdure.store.outside_decision import Window
-from perdure.template import TaskParameters
+from perdure.template import Step, TaskParameters
 from perdure.worker.claiming import (
     Busy,
     Claimant,
@@ -86,7 +87,7 @@ class Launch:
         self._step = StepKey(context.step.index)
         self._sessions = StepSessions(context)
         self._ends = EndsFile(context.driver, layout.ends(context.job_id, context.launch))
-        self._rules = _rules(context)
+        self._rules = rules_of(context.step, context.document.options)
         self._pace = Pace()
         self._running: TaskAttempt | None = None
         self._lock = threading.Lock()
@@ -447,11 +448,10 @@ def _ns(text: str) -> int:
     return int(from_text(text).timestamp() * 1000) * 1_000_000
 
 
-def _rules(context: LaunchContext) -> StepRules:
-    """What the step says about its lineages."""
-    step, options = context.step, context.document.options
+def rules_of(step: Step, options: Options) -> StepRules:
+    """What a step says about its lineages."""
     written = {**options.limits, **options.step_limits.get(step.name, {})}
-    limits = Limits(**{**{f: getattr(DEFAULT_LIMITS, f) for f in Limits.__slots__}, **written})
+    limits = replace(DEFAULT_LIMITS, **written)
 
     def split(values: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
         space = step.space

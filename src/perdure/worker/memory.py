@@ -18,7 +18,8 @@ def oom_kills(membership: Path = Path("/proc/self/cgroup"), cgroups: Path = _CGR
     except OSError:
         return None
     for line in lines:
-        number, controllers, path = line.split(":", 2)
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
         below = path.lstrip("/")
         if number == "0":
             files = [

@@ -1,10 +1,10 @@
 """The log of one launch: all that its attempts print, in one append file, bounded in size.
 
-Offsets count every byte ever written, so that an attempt's range stays true when the middle of a
-long log is dropped: the head is kept, and of what follows the newest segments (`LogFiles`). The end
+Offsets count every byte that was ever in the log, so that an attempt's range stays true when the
+middle of a long log is dropped: the head is kept, and of what follows the newest segments. The end
 of each attempt's output is also kept in memory, for the store.
 
-A full disk stops no task: what cannot be written is counted and said at the next write that works.
+A full disk stops no task: what cannot be written is counted, and said at the next write that works.
 
 Source: known failures K (10 GB of stdout; a requeue must not truncate the log).
 """
@@ -25,7 +25,7 @@ class OutputLog:
 
     Attributes:
         offset: where the next byte goes, counted from the launch's first.
-        lost_bytes: what could not be written.
+        lost_bytes: what could not be written, in all.
     """
 
     def __init__(self, path: Path, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
@@ -38,12 +38,15 @@ class OutputLog:
         self._room = self._head_bytes
         self.offset = 0
         self.lost_bytes = 0
+        self._untold_bytes = 0
 
     def write(self, data: bytes) -> None:
         """Add ``data``; never raises for a full disk."""
         self._end += data[-END_BYTES:]
         if len(self._end) > 2 * END_BYTES:
             del self._end[:-END_BYTES]
+        if self._untold_bytes:
+            data = b"perdure: %d bytes of output were lost here\n" % self._untold_bytes + data
         while data:
             if self._room <= 0:
                 self._next_segment()
@@ -64,14 +67,17 @@ class OutputLog:
         os.close(self._file)
 
     def _write(self, piece: bytes) -> None:
-        self.offset += len(piece)
-        self._room -= len(piece)
+        """Write it, or count what of it is lost; the offset goes by what stands in the file."""
         view = memoryview(piece)
         try:
             while view:
                 view = view[os.write(self._file, view) :]
         except OSError:
             self.lost_bytes += len(view)
+            self._untold_bytes += len(view)
+        written = len(piece) - len(view)
+        self.offset += written
+        self._room -= written
 
     def _next_segment(self) -> None:
         """Go on in a new segment, named by its offset; the oldest goes."""

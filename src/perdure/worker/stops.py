@@ -90,10 +90,14 @@ class StopBoard:
             self._tell = None
             self._running = None
 
-    def stops_all(self) -> Stop | None:
-        """A stop that covers the whole launch, the strongest first."""
+    def stops_all(self, step: StepKey | None = None) -> Stop | None:
+        """A stop that covers the whole launch, the strongest first.
+
+        Args:
+            step: whose tasks the launch runs; None: stops of single steps do not count.
+        """
         with self._lock:
-            stops = [stop for stop in self._stops if stop.task is None]
+            stops = [s for s in self._stops if s.task is None and s.step in (None, step)]
         return _strongest(stops)
 
     def stops_task(self, step: StepKey, task: TaskKey) -> Stop | None:
@@ -112,6 +116,5 @@ def wish(intent: Intent, by: str, step: StepKey | None, task: TaskKey | None, *,
 
 
 def _strongest(stops: list[Stop]) -> Stop | None:
-    """Cancel over suspend; else the first."""
-    cancels = [stop for stop in stops if stop.intent is Intent.CANCEL]
-    return next(iter(cancels + stops), None)
+    """Cancel over suspend, at once over with notice; else the first."""
+    return max(stops, key=lambda s: (s.intent is Intent.CANCEL, s.is_now), default=None)

@@ -1,0 +1,85 @@
+"""How commands fail: one clear sentence, a hint, the right exit code; with ``--json`` an object.
+
+A traceback is printed only for a bug of ours (exit code 70).
+"""
+
+import json
+import signal
+import sys
+import traceback
+from typing import Any, NoReturn
+
+import click
+
+from perdure.errors import PerdureError, TemplateError
+
+BUG_EXIT = 70
+
+
+def run_command(command: click.Command) -> NoReturn:
+    """Run the command line and exit."""
+    try:
+        code = command.main(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        _show_usage(error)
+        sys.exit(2)
+    except click.Abort:
+        sys.exit(128 + signal.SIGINT)
+    except BrokenPipeError:
+        _quiet_stdout()
+        sys.exit(128 + signal.SIGPIPE)
+    except PerdureError as error:
+        show(error)
+        sys.exit(error.exit_code)
+    except Exception:  # noqa: BLE001 - a bug of ours is told whole, with the exit code for it
+        traceback.print_exc()
+        print("perdure: this is a bug of perdure; nothing that was saved is lost.", file=sys.stderr)
+        sys.exit(BUG_EXIT)
+
+
+def show(error: PerdureError) -> None:
+    """Tell a person, or with ``--json`` a program."""
+    if wants_json():
+        print(json.dumps({"error": described(error)}))
+        return
+    print(f"perdure: {error.message}", file=sys.stderr)
+    if isinstance(error, TemplateError):
+        for problem in error.problems:
+            print(f"  {problem}", file=sys.stderr)
+    if error.hint:
+        print(f"  {error.hint}", file=sys.stderr)
+
+
+def described(error: PerdureError) -> dict[str, Any]:
+    """The error as ``--json`` shows it."""
+    return {
+        "kind": error.kind,
+        "message": error.message,
+        "hint": error.hint,
+        "fields": {name: _plain(value) for name, value in error.fields.items()},
+    }
+
+
+def wants_json() -> bool:
+    """Whether the command line asks for JSON."""
+    return "--json" in sys.argv or "--output=json" in sys.argv
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, str | int | float | bool | list | type(None)) else str(value)
+
+
+def _show_usage(error: click.ClickException) -> None:
+    if wants_json():
+        described = {"kind": "usage", "message": error.format_message(), "hint": "", "fields": {}}
+        print(json.dumps({"error": described}))
+    else:
+        error.show()
+
+
+def _quiet_stdout() -> None:
+    """Whoever read us has left: what is still buffered must not raise at exit."""
+    sys.stdout = open("/dev/null", "w")  # noqa: SIM115, PTH123 - until the process exits

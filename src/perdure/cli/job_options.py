@@ -1,0 +1,330 @@
+"""The options that `run` and `submit` share, and the job that they describe.
+
+`openjd run`'s own options have openjd's meaning here.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from perdure.errors import TemplateError, UsageError
+from perdure.manager.submission import new_job_id
+from perdure.policy.counting import Limits
+from perdure.store.job_document import JobDocument, Options, Selection, Text, split_variables
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_MOMENTS = ("save", "resume", "suspended", "held", "failed", "succeeded")
+_SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+#: The largest template that is read; the document reader refuses more than 16 MiB.
+_TEMPLATE_LIMIT_BYTES = 17 << 20
+
+_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    click.argument("template", type=click.Path(path_type=Path)),
+    click.option(
+        "-p",
+        "--parameter",
+        "--job-param",
+        "parameters",
+        multiple=True,
+        metavar="NAME=VALUE|file://F|JSON",
+        help="A job parameter's value; may be given again.",
+    ),
+    click.option(
+        "--env",
+        "--environment",
+        "environments",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        help="An environment template to enter around the job; may be given again.",
+    ),
+    click.option(
+        "--path-mapping-rules", metavar="file://F|JSON", help="A pathmapping-1.0 document."
+    ),
+    click.option("--step", metavar="NAME", help="Run only this step."),
+    click.option(
+        "-tp",
+        "--task-param",
+        "task_parameters",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Run the one task of --step with these values.",
+    ),
+    click.option("--tasks", metavar="file://F|JSON", help="Run these tasks of --step."),
+    click.option(
+        "--maximum-tasks", type=click.IntRange(min=1), help="At most so many tasks of --step."
+    ),
+    click.option(
+        "--run-dependencies/--no-run-dependencies",
+        default=False,
+        help="Whether the steps that --step depends on are run before.",
+    ),
+    click.option("--extensions", metavar="A,B", help="Extensions that templates may declare."),
+    click.option("--preserve", is_flag=True, help="Keep session folders."),
+    click.option(
+        "--workers",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        help="How many workers run side by side.",
+    ),
+    click.option("--key", metavar="NAME", help="Go on with the job of this name, wherever it was."),
+    click.option("--name", metavar="TEXT", help="What the job is called."),
+    click.option(
+        "--files",
+        type=click.Choice(["managed", "shared", "adopt"]),
+        default="managed",
+        show_default=True,
+        help="What is done with a task's files.",
+    ),
+    click.option("--deliver", metavar="DIR", help="Deliver finished tasks' declared files there."),
+    click.option(
+        "--allow-root",
+        "allow_roots",
+        multiple=True,
+        metavar="DIR",
+        help="A further folder whose files may be saved and restored.",
+    ),
+    click.option("--append", multiple=True, metavar="GLOB", help="Files that only ever grow."),
+    click.option(
+        "--overwrite",
+        "conflict",
+        flag_value="overwrite",
+        help="Resume over outside files that others wrote (they are renamed).",
+    ),
+    click.option(
+        "--keep",
+        "conflict",
+        flag_value="keep",
+        help="Leave outside files that others wrote as they are.",
+    ),
+    click.option(
+        "--notice",
+        default="auto",
+        metavar="auto|none|CMD",
+        show_default=True,
+        help="Where the host's notices come from.",
+    ),
+    click.option(
+        "--on",
+        "hooks",
+        multiple=True,
+        nargs=2,
+        metavar="MOMENT CMD",
+        help="Run CMD on save, resume, suspended, held, failed or succeeded.",
+    ),
+    click.option("--log-limit", metavar="SIZE", help="How much of a worker's output is kept."),
+    click.option(
+        "--env-omit",
+        multiple=True,
+        metavar="PATTERN",
+        help="Variables whose values are not kept with the job.",
+    ),
+    click.option(
+        "--limit",
+        "limits",
+        multiple=True,
+        metavar="[STEP:]NAME=NUMBER",
+        help="What counts against a task: per_point, since_progress, not_started, "
+        "back_off_seconds, back_off_cap_seconds, quick_seconds.",
+    ),
+    click.option(
+        "--keep-last",
+        type=click.IntRange(min=1),
+        default=3,
+        show_default=True,
+        help="How many checkpoints of a task are kept.",
+    ),
+    click.option("--heartbeat-seconds", type=click.FloatRange(min=0.05), default=10.0, hidden=True),
+    click.option("--sessions-dir", metavar="DIR", help="Where session folders are made."),
+)
+
+
+def job_options(command: _Command) -> _Command:
+    """All options that describe a job."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def job_document(given: Mapping[str, Any], environment: Mapping[str, str]) -> JobDocument:
+    """The job that the command line describes; its parts are checked by whoever loads it.
+
+    Raises:
+        UsageError, TemplateError: an option cannot be read.
+    """
+    from perdure.template import parse_parameters
+    from perdure.template.pathmapping import read_path_mapping
+
+    path: Path = given["template"]
+    variables, omitted = split_variables(environment, tuple(given["env_omit"]))
+    rules = given["path_mapping_rules"]
+    return JobDocument(
+        job=new_job_id(),
+        name=given["name"] or "",
+        template=_text(path),
+        parameters=parse_parameters(given["parameters"]),
+        environments=tuple(_text(one) for one in given["environments"]),
+        extensions=_extensions(given["extensions"]),
+        template_dir=str(path.absolute().parent),
+        current_dir=str(Path.cwd()),
+        path_mapping=tuple(rule.to_json() for rule in read_path_mapping(rules)) if rules else (),
+        variables=variables,
+        omitted=omitted,
+        key=given["key"],
+        selection=_selection(given),
+        options=_options(given),
+    )
+
+
+def _options(given: Mapping[str, Any]) -> Options:
+    limits, step_limits = _limits(given["limits"])
+    for policy in ("shared", "adopt"):
+        if given["files"] == policy:
+            raise UsageError(
+                f"--files {policy} is not there yet",
+                hint="Files are managed: copied into the store, and restored verified.",
+            )
+    if given["deliver"]:
+        raise UsageError("--deliver is not there yet", hint="Copy finished files by a hook: --on.")
+    return Options(
+        workers=given["workers"],
+        files=given["files"],
+        allow_roots=tuple(str(Path(one).absolute()) for one in given["allow_roots"]),
+        append=tuple(str(Path(one).absolute()) for one in given["append"]),
+        on_conflict=given["conflict"] or "stop",
+        notice=given["notice"],
+        heartbeat_seconds=given["heartbeat_seconds"],
+        preserve=given["preserve"],
+        log_limit_bytes=size_bytes(given["log_limit"]) if given["log_limit"] else 1 << 30,
+        limits=limits,
+        step_limits=step_limits,
+        keep_last=given["keep_last"],
+        hooks=_hooks(given["hooks"]),
+        temporary_dir=str(Path(given["sessions_dir"]).absolute())
+        if given["sessions_dir"]
+        else None,
+    )
+
+
+def _selection(given: Mapping[str, Any]) -> Selection:
+    from perdure.template import parse_task_parameters, parse_tasks
+
+    one, several, most = given["task_parameters"], given["tasks"], given["maximum_tasks"]
+    if sum(bool(option) for option in (one, several, most)) > 1:
+        raise UsageError("--task-param, --tasks and --maximum-tasks exclude each other")
+    if given["step"] is None:
+        if one or several or most:
+            raise UsageError("--task-param, --tasks and --maximum-tasks need --step NAME")
+        return Selection()
+    tasks: tuple[dict[str, str], ...] | None = None
+    if one:
+        tasks = (parse_task_parameters(one),)
+    elif several:
+        tasks = parse_tasks(several)
+    return Selection(
+        step=given["step"],
+        tasks=tasks,
+        maximum_tasks=most,
+        run_dependencies=given["run_dependencies"],
+    )
+
+
+def read_text(path: Path) -> bytes:
+    """A template's bytes.
+
+    Raises:
+        TemplateError: it cannot be read, or is larger than any template.
+    """
+    try:
+        with path.open("rb") as file:
+            return file.read(_TEMPLATE_LIMIT_BYTES)
+    except OSError as error:
+        raise TemplateError(
+            f"{path} cannot be read: {error.strerror}", hint="Check the path and its permissions."
+        ) from error
+
+
+def _text(path: Path) -> Text:
+    data = read_text(path)
+    try:
+        return Text(name=str(path), text=data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise TemplateError(f"{path} is no UTF-8 text: {error}") from error
+
+
+def _extensions(text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _hooks(given: tuple[tuple[str, str], ...]) -> dict[str, tuple[str, ...]]:
+    hooks: dict[str, tuple[str, ...]] = {}
+    for moment, command in given:
+        if moment not in _MOMENTS:
+            raise UsageError(
+                f"--on knows no moment {moment!r}", hint=f"It is one of {', '.join(_MOMENTS)}."
+            )
+        hooks[moment] = (*hooks.get(moment, ()), command)
+    return hooks
+
+
+def _limits(given: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """``[STEP:]NAME=NUMBER`` as limits of the job and of its steps."""
+    kinds = {one.name: one.type for one in fields(Limits)}
+    job: dict[str, Any] = {}
+    steps: dict[str, dict[str, Any]] = {}
+    for text in given:
+        left, equals, number = text.rpartition("=")
+        step, colon, name = left.rpartition(":")
+        try:
+            value = (int if kinds.get(name) in (int, "int") else float)(number)
+        except ValueError:
+            value = -1
+        if not equals or name not in kinds or value < 0:
+            raise UsageError(
+                f"--limit {text!r} is not [STEP:]NAME=NUMBER",
+                hint=f"NAME is one of {', '.join(kinds)}.",
+            )
+        (steps.setdefault(step, {}) if colon else job)[name] = value
+    return job, steps
+
+
+def size_bytes(text: str) -> int:
+    """``10M``, ``1.5G`` or a plain number as bytes.
+
+    Raises:
+        UsageError: it is none.
+    """
+    plain = text.strip().lower().removesuffix("b").removesuffix("i")
+    number, unit = (plain[:-1], plain[-1]) if plain[-1:].isalpha() else (plain, "")
+    try:
+        size = int(float(number) * _SIZES[unit])
+    except (ValueError, KeyError, OverflowError):
+        size = 0
+    if size <= 0:
+        raise UsageError(f"{text!r} is no size", hint="Write it like 500M or 2G.")
+    return size
+
+
+def age(text: str) -> timedelta:
+    """``30d``, ``12h``, ``45m`` or ``90s``.
+
+    Raises:
+        UsageError: it is none.
+    """
+    units = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+    number, unit = text[:-1], text[-1:]
+    if unit not in units or not number.isdigit():
+        raise UsageError(f"{text!r} is no age", hint="Write it like 30d or 12h.")
+    return timedelta(**{units[unit]: int(number)})
+
+
+def caller_environment() -> dict[str, str]:
+    """The variables of whoever gave the command."""
+    return dict(os.environ)

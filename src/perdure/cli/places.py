@@ -1,0 +1,84 @@
+"""Where things are: home, store, logs, session folders, cache; read from options and environment.
+
+=================  ==========================================================
+``PERDURE_HOME``   the home; else the user data folder; ``--home`` wins
+``PERDURE_STORE``  the store's URL; else ``store`` in the home; ``--store`` wins
+``PERDURE_CACHE``  the cache; else the user cache folder
+=================  ==========================================================
+"""
+
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import platformdirs
+
+from perdure.store.job_document import JobDocument
+from perdure.store.layout import JobId
+from perdure.store.opening import Store, open_store
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where things are on this host."""
+
+    home: Path
+    store_url: str
+    cache: Path
+
+    def logs(self, job: JobId) -> Path:
+        """The folder of a job's logs."""
+        return self.home / "logs" / job
+
+    @property
+    def locks(self) -> Path:
+        """The folder of lock files."""
+        return self.cache / "locks"
+
+    def sessions(self, document: JobDocument) -> Path:
+        """The folder in which the job's session folders are made."""
+        base = document.options.temporary_dir
+        root = Path(base) if base else Path(tempfile.gettempdir()) / f"perdure-{os.getuid()}"
+        return root / document.job
+
+    def open(self, *, write: bool, create: bool = False) -> Store:
+        """The store.
+
+        Raises:
+            HomeError, FormatTooNew, StoreDamaged: it cannot be used.
+        """
+        if create and "://" not in self.store_url:
+            _make_private(self.home)
+        return open_store(self.store_url, write=write, create=create)
+
+
+def places(home: str | None, store: str | None) -> Places:
+    """The places that the options and the environment name."""
+    named = home or os.environ.get("PERDURE_HOME") or platformdirs.user_data_dir("perdure")
+    where = Path(named).expanduser().absolute()
+    url = store or os.environ.get("PERDURE_STORE") or str(where / "store")
+    if "://" not in url:
+        url = str(Path(url).expanduser().absolute())
+    cache = os.environ.get("PERDURE_CACHE") or platformdirs.user_cache_dir("perdure")
+    return Places(home=where, store_url=url, cache=Path(cache).expanduser().absolute())
+
+
+def where_options(command: _Command) -> _Command:
+    """The options ``--home`` and ``--store``."""
+    command = click.option("--store", metavar="URL", help="The store; default: in the home.")(
+        command
+    )
+    return click.option("--home", metavar="DIR", help="The home; default: $PERDURE_HOME.")(command)
+
+
+def _make_private(path: Path) -> None:
+    """Make a folder that only this user can read; one that is there stays as it is."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)

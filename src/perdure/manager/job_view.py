@@ -1,0 +1,286 @@
+"""A job as its store tells it, read on from where it was read last.
+
+What a turn decides from (`snapshot`), and what people are told, are both made from this. It only
+reads; one object belongs to one thread.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perdure.clock import Clock
+from perdure.engines.base import Engine
+from perdure.journal.heartbeat import Stillness, read_heartbeat
+from perdure.journal.journal_format import JournalRecord, Kind
+from perdure.manager.selection import selected_steps, selected_tasks
+from perdure.manager.step_view import StepView
+from perdure.policy.outcome import By
+from perdure.policy.resources import (
+    CPUS,
+    GPUS,
+    MEMORY_MIB,
+    AmountRequirement,
+    AttributeRequirement,
+    Grant,
+    Host,
+    Requirements,
+)
+from perdure.policy.snapshot import JobSnapshot, LaunchInTurn, LaunchState, StepInTurn
+from perdure.policy.states import State
+from perdure.policy.stops import Scope, Stops
+from perdure.store import layout
+from perdure.store.driver import Driver
+from perdure.store.job_document import JobDocument
+from perdure.store.job_log import LaunchIntent
+from perdure.store.layout import LaunchId, StepKey, TaskKey
+from perdure.store.log import Entry
+from perdure.template import HostRequirements, Job
+from perdure.worker.host import is_gone
+from perdure.worker.job_records import JobRecords
+from perdure.worker.launch import rules_of
+from perdure.worker.ticker import fold_wishes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewParts:
+    """What a view is made from.
+
+    Attributes:
+        engine: asked about launches that never said that they started; None: a reader only.
+        host: what the launches share; None where nobody bounds it.
+    """
+
+    driver: Driver
+    document: JobDocument
+    job: Job
+    clock: Clock
+    pause: Callable[[int], None]
+    engine: Engine | None = None
+    host: Host | None = None
+
+
+class JobView:
+    """The view; `refresh` reads on."""
+
+    def __init__(self, parts: ViewParts) -> None:
+        self._with = parts
+        self.document = parts.document
+        self.job = parts.job
+        self.records = JobRecords(
+            parts.driver, parts.document.job, clock=parts.clock, pause=parts.pause
+        )
+        interval = parts.document.options.heartbeat_seconds
+        self._stillness = Stillness(parts.clock, interval)
+        chosen = selected_steps(parts.document.selection, parts.job)
+        self.steps: dict[StepKey, StepView] = {
+            StepKey(step.index): StepView(
+                step=step,
+                rules=rules_of(step, parts.document.options),
+                records=self.records,
+                limit=chosen[step.index],
+                only=selected_tasks(parts.document.selection, step),
+            )
+            for step in parts.job.steps
+            if step.index in chosen
+        }
+        self._gone: set[LaunchId] = set()
+        self._known_ends: dict[LaunchId, int] = {}
+
+    @property
+    def stops(self) -> Stops:
+        """Stops and resumes by the job's log as far as it was read."""
+        return fold_wishes(self.records.state.wishes)
+
+    def refresh(self) -> None:
+        """Read everything on."""
+        self.records.refresh()
+        for view in self.steps.values():
+            self.records.shares(view.key)
+        for launch in self.records.state.launches:
+            self._read_journal(launch)
+        for view in self.steps.values():
+            view.sweep(self.has_ended)
+            view.read_watched(self.has_ended)
+
+    def _read_journal(self, launch: LaunchId) -> None:
+        """Fold what a launch's journal says anew into its step."""
+        if launch in self._gone:
+            return
+        for record in self.records.read_account(launch):
+            self._fold(launch, record)
+        if self.has_ended(launch):
+            self._gone.add(launch)
+            for view in self.steps.values():
+                for watched in view.watched.values():
+                    watched.is_stale = watched.is_stale or watched.is_running
+
+    def _fold(self, launch: LaunchId, record: JournalRecord) -> None:
+        if "step" not in record.fields or "task" not in record.fields:
+            return
+        view = self.steps.get(StepKey(record.fields["step"]))
+        if view is None:
+            return
+        task = TaskKey(record.fields["task"])
+        match record.kind:
+            case Kind.BEGUN:
+                view.note_begun(task, launch, record.fields)
+            case Kind.OUTCOME:
+                account = self.records.attempt(launch, view.key, task, record.fields["attempt"])
+                view.note_outcome(task, record.fields, account)
+            case _:
+                view.note_change(task)
+
+    def has_ended(self, launch: LaunchId) -> bool:
+        """Whether a launch released all that it held, or is fenced."""
+        fenced = launch in self.records.state.fences
+        return fenced or self.records.known_account(launch).is_closed
+
+    def launch_state(self, intent: LaunchIntent) -> LaunchState:
+        """What is known about a launch."""
+        launch, state = intent.launch, self.records.state
+        if self.has_ended(launch):
+            return LaunchState.ENDED
+        if launch in state.seals:
+            return LaunchState.DEAD
+        opened = self.records.known_account(launch).opened or state.started.get(launch)
+        if opened is None:
+            return self._unstarted(intent)
+        if is_gone(opened):
+            return LaunchState.DEAD
+        heartbeat = read_heartbeat(self._with.driver, layout.heartbeat(self.document.job, launch))
+        counter = heartbeat.get("counter") if heartbeat else None
+        return LaunchState.DEAD if self._stillness.observe(launch, counter) else LaunchState.LIVE
+
+    def _unstarted(self, intent: LaunchIntent) -> LaunchState:
+        """A launch that never said that it started: the engine may know."""
+        engine = self._with.engine
+        ids = self.records.state.launched.get(intent.token)
+        if ids is None:
+            found = engine.find(intent.token) if engine is not None else None
+            return LaunchState.QUEUED if found is not None else LaunchState.INTENDED
+        if engine is not None and not engine.is_there(ids):
+            return LaunchState.DEAD
+        return LaunchState.QUEUED
+
+    def snapshot(self) -> JobSnapshot:
+        """What a turn decides from."""
+        stops = self.stops
+        now = self._with.clock.now().timestamp()
+        return JobSnapshot(
+            steps=tuple(self._step_in_turn(view, stops, now) for view in self.steps.values()),
+            launches=tuple(
+                self._launch_in_turn(intent) for intent in self.records.state.launches.values()
+            ),
+            stops=stops,
+            workers=self.document.options.workers,
+            host=self._with.host,
+            settled=self.settled(None),
+        )
+
+    def _step_in_turn(self, view: StepView, stops: Stops, now: float) -> StepInTurn:
+        return StepInTurn(
+            index=view.key,
+            dependencies=tuple(d for d in view.step.dependencies if StepKey(d) in self.steps),
+            counts=view.counts(stops),
+            requirements=requirements(view.step.requirements),
+            unshared=view.unshared(),
+            pending=view.pending(stops, now),
+            settled=self.settled(view.key),
+        )
+
+    def _launch_in_turn(self, intent: LaunchIntent) -> LaunchInTurn:
+        state = self.launch_state(intent)
+        view = self.steps.get(intent.step)
+        waiting: tuple[str, ...] = ()
+        if view is not None and state is not LaunchState.ENDED:
+            waiting = tuple(
+                ref.task for ref in intent.tasks if not self._has_claimed(view, ref.task, intent)
+            )
+        return LaunchInTurn(
+            launch=intent.launch,
+            token=intent.token,
+            step=intent.step,
+            state=state,
+            waiting=waiting,
+            takes_shares=intent.shares,
+            grant=_grant(intent.resources),
+        )
+
+    def _has_claimed(self, view: StepView, task: TaskKey, intent: LaunchIntent) -> bool:
+        watched = view.watched.get(task)
+        if watched is None or watched.view is None:
+            return False
+        return any(claim.launch == intent.launch for claim in watched.view.lineage.claims)
+
+    def settled(self, step: StepKey | None) -> State | None:
+        """The recorded end of a step or the job, while no later resume covers it."""
+        entry = self.records.state.settled.get(step)
+        if entry is None or self._is_resumed_after(entry, step):
+            return None
+        return State(entry.header["state"])
+
+    def _is_resumed_after(self, entry: Entry, step: StepKey | None) -> bool:
+        """Whether a person resumed (part of) what the record settled."""
+        if State(entry.header["state"]) is State.SUCCEEDED:
+            return False
+        return any(
+            wish.kind == "resume"
+            and wish.number > entry.number
+            and (step is None or wish.scope.get("step") in (None, step))
+            for wish in self.records.state.wishes
+        )
+
+    def suspended_by_person(self) -> bool:
+        """Whether a person's suspend covers the whole job."""
+        stop = self.stops.stopped(Scope())
+        return stop is not None and stop.by is By.USER
+
+
+def requirements(written: HostRequirements) -> Requirements:
+    """A step's host requirements as policy takes them."""
+    return Requirements(
+        amounts=tuple(
+            AmountRequirement(name=a.name, min=a.minimum or 0.0, max=a.maximum)
+            for a in written.amounts
+        ),
+        attributes=tuple(
+            AttributeRequirement(name=a.name, any_of=a.any_of, all_of=a.all_of)
+            for a in written.attributes
+        ),
+    )
+
+
+def _grant(resources: Mapping[str, Any]) -> Grant | None:
+    if not resources:
+        return None
+    gpus = resources.get("gpus")
+    return Grant(
+        amounts=tuple((str(name), float(n)) for name, n in resources.get("amounts", ())),
+        gpus=tuple(gpus) if gpus is not None else None,
+    )
+
+
+def this_hosts_capacity(proc: Path = Path("/proc")) -> Host:
+    """What this host has: CPUs that this process may use, memory (bounded by cgroups), GPUs."""
+    gpus = tuple(range(len(list((proc / "driver/nvidia/gpus").glob("*")))))
+    return Host(
+        amounts={
+            CPUS: float(len(os.sched_getaffinity(0))),
+            MEMORY_MIB: float(_memory_mib(proc)),
+            GPUS: float(len(gpus)),
+        },
+        attributes={
+            "attr.worker.os.family": ("linux",),
+            "attr.worker.cpu.arch": (os.uname().machine.replace("aarch64", "arm64"),),
+        },
+        gpus=gpus,
+    )
+
+
+def _memory_mib(proc: Path) -> int:
+    for line in (proc / "meminfo").read_text(encoding="ascii").splitlines():
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1]) // 1024
+    return 0

@@ -1,0 +1,274 @@
+"""One step of a job as its shares, journals and lineages tell it, kept up as they are read on.
+
+Theory of operation. Tasks that succeeded in their share are only counted (by key), so that a job
+of 100,000 tasks stays small. A lineage becomes *watched* when something about it has to be decided:
+its attempt ended otherwise than well, its launch ended before it, a claim split it off another one,
+or a person selected it. Only watched lineages' logs are read, and only when something new was said
+about them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from perdure.clock import from_text
+from perdure.journal.account import AttemptAccount
+from perdure.policy.outcome import AttemptState
+from perdure.policy.resuming import Start
+from perdure.policy.snapshot import PendingLineage
+from perdure.policy.states import Counts, State, Status, count, task_status, waiting_status
+from perdure.policy.stops import Scope, Stops
+from perdure.store.job_log import TaskRef
+from perdure.store.layout import LaunchId, StepKey, TaskKey
+from perdure.store.log import Log
+from perdure.template import Step, TaskParameters, task_key
+from perdure.worker.claiming import LineageView
+from perdure.worker.deciding import Decision, StepRules, current_values, decide
+from perdure.worker.job_records import JobRecords, LineageId, Share
+from perdure.worker.shares import next_share, tasks_of
+
+
+@dataclass(slots=True)
+class Watched:
+    """A lineage that something has to be decided about.
+
+    Attributes:
+        log: of the lineage.
+        view: as last read; None before that.
+        decision: where it goes on from.
+        is_running: an attempt of it is under way.
+        last: how its last attempt ended.
+        ended_at: when, for the back-off.
+    """
+
+    ref: TaskRef
+    log: Log
+    view: LineageView | None = None
+    decision: Decision | None = None
+    is_running: bool = False
+    last: AttemptState | None = None
+    ended_at: str = ""
+    last_host: str = ""
+    is_stale: bool = True
+
+
+@dataclass(slots=True)
+class StepView:
+    """The view of one step.
+
+    Attributes:
+        limit: how many of its tasks are run; None: all.
+        only: the tasks that a person selected; None: all. They are claimed, not shared.
+        succeeded: keys of tasks that succeeded in their share.
+        running: keys of tasks whose first attempt is under way, by their launch.
+        watched: lineages that something has to be decided about.
+    """
+
+    step: Step
+    rules: StepRules
+    records: JobRecords
+    limit: int | None = None
+    only: tuple[TaskRef, ...] | None = None
+    succeeded: set[TaskKey] = field(default_factory=set)
+    running: dict[TaskKey, LaunchId] = field(default_factory=dict)
+    watched: dict[TaskKey, Watched] = field(default_factory=dict)
+    _swept: set[tuple[int, LaunchId]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Watch what a person selected."""
+        for ref in self.only or ():
+            self.watch(ref)
+
+    @property
+    def key(self) -> StepKey:
+        """The step's key."""
+        return StepKey(self.step.index)
+
+    def note_begun(self, task: TaskKey, launch: LaunchId, fields: Mapping[str, Any]) -> None:
+        """An attempt is under way."""
+        if task in self.watched:
+            self.watched[task].is_stale = True
+        elif int(fields["attempt"]) == 1:
+            self.running[task] = launch
+        else:
+            self.watch(self.ref_of(task, fields.get("values")))
+
+    def note_outcome(
+        self, task: TaskKey, fields: Mapping[str, Any], account: AttemptAccount
+    ) -> None:
+        """An attempt ended."""
+        self.running.pop(task, None)
+        if task in self.watched:
+            self.watched[task].is_stale = True
+        elif fields["state"] == AttemptState.SUCCEEDED.value:
+            self.succeeded.add(task)
+        else:
+            values = account.begun.get("values") if account.begun is not None else None
+            self.watch(self.ref_of(task, values))
+
+    def note_change(self, task: TaskKey) -> None:
+        """Something else was said about a lineage."""
+        if task in self.watched:
+            self.watched[task].is_stale = True
+
+    def ref_of(self, task: TaskKey, values: Mapping[str, str] | None) -> TaskRef:
+        """The reference of a task by the values that its journal names."""
+        space = self.step.space
+        index = None if space.is_adaptive else space.find(values or {})
+        if index is not None:
+            return TaskRef(task=task, index=index)
+        return TaskRef(task=task, values=dict(values or {}))
+
+    def watch(self, ref: TaskRef) -> Watched:
+        """Watch a lineage from now on."""
+        known = self.watched.get(ref.task)
+        if known is None:
+            self.succeeded.discard(ref.task)
+            log = self.records.lineage_log(LineageId(step=self.key, task=ref.task))
+            known = self.watched[ref.task] = Watched(ref=ref, log=log)
+        return known
+
+    def sweep(self, ended: Callable[[LaunchId], bool]) -> None:
+        """Watch what launches left behind that have ended: begun or not, without an outcome."""
+        for share in self.records.shares_read(self.key):
+            mark = (share.number, share.launch)
+            if mark in self._swept or not ended(share.launch):
+                continue
+            self._swept.add(mark)
+            for ref, _ in tasks_of(share, self.step.space):
+                if ref.task not in self.succeeded and ref.task not in self.watched:
+                    self.running.pop(ref.task, None)
+                    self.watch(ref)
+
+    def read_watched(self, ended: Callable[[LaunchId], bool]) -> None:
+        """Read the logs of watched lineages of which something new was said."""
+        for watched in list(self.watched.values()):
+            if watched.is_stale or watched.is_running:
+                self._read(watched, ended)
+
+    def _read(self, watched: Watched, ended: Callable[[LaunchId], bool]) -> None:
+        watched.log.read()
+        share = self.records.share_of(self.key, watched.ref)
+        lineage = self.records.fold(watched.log, share=share)
+        lineage_id = LineageId(step=self.key, task=watched.ref.task)
+        past = tuple(self.records.past_claim(lineage_id, claim) for claim in lineage.claims)
+        watched.view = LineageView(lineage=lineage, past=past)
+        watched.is_running = any(
+            not p.is_ended and not ended(p.claim.launch) and p.claim.number >= 0 for p in past
+        )
+        over = [p.account for p in past if p.account.outcome is not None]
+        if over:
+            last = over[-1]
+            assert last.outcome is not None
+            watched.last = AttemptState(last.outcome["state"])
+            watched.ended_at = str(last.outcome.get("at", ""))
+            watched.last_host = str((last.begun or {}).get("host", ""))
+        values = self._values(watched)
+        watched.decision = decide(watched.view, self.rules, values)
+        watched.is_stale = False
+        for claim in lineage.claims:
+            for piece in claim.split:
+                key = TaskKey(task_key(dict(piece)))
+                self.watch(TaskRef(task=key, values=dict(piece)))
+
+    def _values(self, watched: Watched) -> tuple[int, ...] | None:
+        space = self.step.space
+        if space.chunk is None:
+            return None
+        assert watched.view is not None
+        return space.chunk_values(current_values(watched.view.lineage) or self.texts(watched.ref))
+
+    def texts(self, ref: TaskRef) -> dict[str, str]:
+        """The parameter values of a lineage as it was first formed."""
+        return self.parameters(ref).texts()
+
+    def parameters(self, ref: TaskRef) -> TaskParameters:
+        """The same, typed."""
+        if ref.index is not None:
+            return self.step.space.task(ref.index)
+        return self.step.space.typed(ref.values or {})
+
+    def total(self) -> int:
+        """Tasks that no share has taken yet included; of adaptive chunks one that is not formed."""
+        return self.taken() + self.unshared() + self._pieces()
+
+    def taken(self) -> int:
+        """Tasks in shares."""
+        shares = self.records.shares_read(self.key)
+        return sum(_size(share) for share in shares)
+
+    def unshared(self) -> int:
+        """Tasks that no share has taken; with adaptive chunking 1 while values are left."""
+        if self.only is not None:
+            return 0
+        shares = self.records.shares_read(self.key)
+        space = self.step.space
+        if space.is_adaptive:
+            more = next_share(space, shares, limit=self.limit, size=lambda n: n, count=lambda: 1)
+            return 0 if more is None else 1
+        total = space.len or 0
+        total = total if self.limit is None else min(total, self.limit)
+        return max(0, total - sum(_size(share) for share in shares))
+
+    def _pieces(self) -> int:
+        """Lineages that were split off others."""
+        return sum(
+            self.records.share_of(self.key, watched.ref) is None
+            for watched in self.watched.values()
+            if watched.ref.index is None or self.only is not None
+        )
+
+    def status(self, watched: Watched, stops: Stops) -> Status:
+        """The status of a watched lineage."""
+        assert watched.decision is not None
+        return task_status(
+            is_running=watched.is_running,
+            last=watched.last,
+            decision=watched.decision.answer,
+            stop=stops.stopped(Scope(self.key, watched.ref.task)),
+        )
+
+    def counts(self, stops: Stops) -> Counts:
+        """How many tasks are in which state."""
+        statuses = [self.status(watched, stops) for watched in self.watched.values()]
+        counted = count(statuses)
+        waiting = self.total() - len(self.watched) - len(self.succeeded) - len(self.running)
+        state = waiting_status(stops.stopped(Scope(self.key))).state
+        return _add(counted, state, waiting, len(self.succeeded), len(self.running))
+
+    def pending(self, stops: Stops, now: float) -> tuple[PendingLineage, ...]:
+        """Lineages with an attempt to start; ``now`` is the wall clock's, in seconds."""
+        found: list[PendingLineage] = []
+        for task, watched in self.watched.items():
+            decision = watched.decision
+            if decision is None or not isinstance(decision.answer, Start):
+                continue
+            if self.status(watched, stops).state is not State.PENDING:
+                continue
+            wait = 0.0
+            if watched.ended_at:
+                since = now - from_text(watched.ended_at).timestamp()
+                wait = max(0.0, decision.answer.wait_seconds - max(0.0, since))
+            found.append(PendingLineage(task=task, wait_seconds=wait))
+        return tuple(found)
+
+
+def _size(share: Share) -> int:
+    return sum(last - first + 1 for first, last in share.ranges) + len(share.values)
+
+
+def _add(counted: Counts, state: State, waiting: int, succeeded: int, running: int) -> Counts:
+    """The counts with the tasks that are only counted."""
+    more = dict.fromkeys(State, 0)
+    more[state] += max(0, waiting)
+    more[State.SUCCEEDED] += succeeded
+    more[State.RUNNING] += running
+    return Counts(
+        pending=counted.pending + more[State.PENDING],
+        running=counted.running + more[State.RUNNING],
+        suspended=counted.suspended + more[State.SUSPENDED],
+        succeeded=counted.succeeded + more[State.SUCCEEDED],
+        failed=counted.failed + more[State.FAILED],
+        canceled=counted.canceled + more[State.CANCELED],
+        held=counted.held,
+    )

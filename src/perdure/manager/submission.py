@@ -1,0 +1,136 @@
+"""From a template to a job in the store; and from a key to the job that has it.
+
+Everything is checked before anything is written: the template, its parameters, the selection, and
+whether this host could ever run it. A key is claimed in a log of its own: of two that submit under
+one key at once, one has it, and the other goes on with that one's job.
+
+Source: docs/store-format.md, "Keys"; design 4 (the store alone is enough).
+"""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ulid import ULID
+
+from perdure.clock import Clock, to_text
+from perdure.errors import EngineRefused, StoreDamaged, UsageError
+from perdure.manager.job_view import requirements
+from perdure.manager.selection import selected_steps, selected_tasks
+from perdure.policy.resources import Host, unsatisfiable
+from perdure.store import layout
+from perdure.store.driver import Driver, KeyMissing
+from perdure.store.job_document import JobDocument, from_header
+from perdure.store.layout import JobId
+from perdure.store.log import Entry, Log
+from perdure.store.record_format import decode_record, encode_record
+from perdure.template import Job
+
+#: How many jobs may have had one key.
+_KEY_LOG_LIMIT = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """A job that is in the store.
+
+    Attributes:
+        is_new: it was submitted now; else the key's job was found.
+    """
+
+    document: JobDocument
+    is_new: bool
+
+
+def new_job_id() -> JobId:
+    """An id that no other job has; later ones sort later."""
+    return JobId(str(ULID()).lower())
+
+
+def check_runnable(document: JobDocument, job: Job, host: Host | None) -> None:
+    """Refuse what could never run.
+
+    Raises:
+        UsageError: the selection names what is not there.
+        EngineRefused: a step asks for more than the host has.
+    """
+    chosen = selected_steps(document.selection, job)
+    for step in job.steps:
+        try:
+            selected_tasks(document.selection, step)
+        except ValueError as error:
+            raise UsageError(f"step {step.name!r}: {error}") from error
+        if host is None or step.index not in chosen:
+            continue
+        reasons = unsatisfiable(requirements(step.requirements), host)
+        if reasons:
+            raise EngineRefused(
+                f"step {step.name!r} can never run on this host: {'; '.join(reasons)}",
+                hint="Run it on a host that has what its hostRequirements ask for.",
+                step=step.name,
+            )
+
+
+def submit(
+    driver: Driver, document: JobDocument, clock: Clock, pause: Callable[[int], None]
+) -> Submitted:
+    """Put the job; with a key, unless the key has a job already.
+
+    Raises:
+        HomeError, OutOfSpace: the store does not take it.
+    """
+    document = replace(document, submitted_at=to_text(clock.now()))
+    if document.key is None:
+        _put(driver, document)
+        return Submitted(document=document, is_new=True)
+    log = Log(driver, layout.name_log(document.key), clock=clock, pause=pause)
+    while True:
+        log.read()
+        known = _job_of(driver, log)
+        if known is not None:
+            return Submitted(document=known, is_new=False)
+        _put(driver, document)
+        record = {"kind": "key", "name": document.key, "job": document.job}
+        if isinstance(log.append(record), Entry):
+            return Submitted(document=document, is_new=True)
+        driver.delete(layout.job_record(document.job))
+
+
+def job_with_key(
+    driver: Driver, key: str, clock: Clock, pause: Callable[[int], None]
+) -> JobDocument | None:
+    """The job that has the key now, or None."""
+    log = Log(driver, layout.name_log(key), clock=clock, pause=pause)
+    log.read()
+    return _job_of(driver, log)
+
+
+def read_document(driver: Driver, job: JobId) -> JobDocument | None:
+    """The job's record, or None where there is none."""
+    key = layout.job_record(job)
+    try:
+        data = driver.get(key)
+    except KeyMissing:
+        return None
+    return from_header(decode_record(data, key=key).header)
+
+
+def _job_of(driver: Driver, log: Log) -> JobDocument | None:
+    """The last job that took the key and is still there (`perdure rm` frees a key)."""
+    if log.last > _KEY_LOG_LIMIT:
+        raise StoreDamaged(f"the log {log.key(1)} is longer than it can be")
+    for entry in reversed(log.entries):
+        found = read_document(driver, JobId(entry.header["job"]))
+        if found is not None:
+            return found
+        break
+    return None
+
+
+def _put(driver: Driver, document: JobDocument) -> None:
+    header = {
+        **document.to_header(),
+        "id": secrets.token_hex(16),
+        "at": document.submitted_at,
+    }
+    driver.put_if_absent(layout.job_record(document.job), encode_record(header))

@@ -1,0 +1,204 @@
+"""One turn: read, decide, record, act.
+
+Theory of operation. A turn may be made by anyone, even by two at once: an intent is put at one past
+the last record read, so that whoever comes second is refused, reads on and decides anew. What is
+done (a worker started, a process ended) comes after its intent is in the log, with a token that the
+engine knows it by; a maker that dies in between leaves an intent that the next one carries out.
+
+Source: docs/journal-format.md, "turn"; policy.turn decides.
+"""
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ulid import ULID
+
+from perdure.engines.base import Engine, LaunchRequest
+from perdure.manager.job_view import JobView
+from perdure.policy.resources import Grant
+from perdure.policy.states import Counts
+from perdure.policy.turn import (
+    Impossible,
+    Launch,
+    Relaunch,
+    Rest,
+    Seal,
+    Settle,
+    Wait,
+    plan_turn,
+)
+from perdure.store import layout
+from perdure.store.driver import Driver
+from perdure.store.layout import LaunchId, StepKey, TaskKey
+from perdure.worker.claiming import fence, seal
+from perdure.worker.keeper import end_launch
+
+#: How often a turn is begun anew because somebody else recorded something meanwhile.
+MAX_ROUNDS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnParts:
+    """What a turn acts with.
+
+    Attributes:
+        store: URL of the store, for the workers.
+        logs, sessions: folders of this host, for the workers.
+        environment: variables that the workers bring their tasks.
+        told: called with what people should know.
+    """
+
+    store: str
+    driver: Driver
+    engine: Engine
+    logs: Path
+    sessions: Path
+    environment: Mapping[str, str]
+    told: Callable[[str], None] = lambda _text: None
+
+
+class TurnMaker:
+    """Makes turns of one job; one object belongs to one thread."""
+
+    def __init__(self, view: JobView, parts: TurnParts, *, name: str) -> None:
+        self._view = view
+        self._with = parts
+        self._name = name
+        self._impossible: set[int] = set()
+
+    def make(self) -> Wait | Rest:
+        """One turn; says when to look again, or that nothing goes on by itself."""
+        for _ in range(MAX_ROUNDS):
+            self._view.refresh()
+            answer = self._round()
+            if answer is not None:
+                return answer
+        return Wait(seconds=1.0)
+
+    def _round(self) -> Wait | Rest | None:
+        """Carry a plan out; None when something was recorded or refused: plan anew."""
+        for action in plan_turn(self._view.snapshot()):
+            match action:
+                case Wait() | Rest():
+                    return action
+                case Seal(launch=launch):
+                    self._seal(LaunchId(launch))
+                    return None
+                case Relaunch(launch=launch, token=token):
+                    self._relaunch(LaunchId(launch), token)
+                    return None
+                case Settle():
+                    self._settle(action)
+                    return None
+                case Launch():
+                    self._launch(action)
+                    return None
+                case Impossible(step=step, reasons=reasons):
+                    self._tell_impossible(step, reasons)
+        msg = "a plan ends in Wait or Rest"
+        raise AssertionError(msg)
+
+    def _seal(self, launch: LaunchId) -> None:
+        """Seal, then fence, then end what is left of it on this host."""
+        records = self._view.records
+        seal(records, launch, by=self._name)
+        fence(records, launch)
+        intent = records.state.launches.get(launch)
+        if intent is not None:
+            end_launch(intent.token)
+
+    def _settle(self, action: Settle) -> None:
+        """Record the end of a step, or of the job; the journals that say so are made durable."""
+        self._sync_journals()
+        self._view.records.append(
+            {
+                "kind": "settled",
+                "step": action.step,
+                "state": action.state.value,
+                "outcomes": _counts(action.outcomes),
+                "upto": self._view.records.state.last,
+                "reason": action.reason,
+            }
+        )
+
+    def _sync_journals(self) -> None:
+        if not self._with.driver.appends:
+            return
+        for launch in self._view.records.state.launches:
+            key = layout.journal(self._view.document.job, launch)
+            if self._with.driver.head(key) is not None:
+                self._with.driver.sync(key)
+
+    def _launch(self, action: Launch) -> None:
+        """Record the intent; start the worker only if the intent is ours."""
+        launch, token = LaunchId(str(ULID()).lower()), secrets.token_hex(16)
+        view = self._view.steps[StepKey(action.step)]
+        record = {
+            "kind": "launch",
+            "launch": launch,
+            "token": token,
+            "step": action.step,
+            "tasks": [view.watched[TaskKey(task)].ref.to_json() for task in action.tasks],
+            "shares": action.takes_shares,
+            "resources": _resources(action.grant),
+        }
+        if self._view.records.append(record):
+            self._start(launch, token, action.grant)
+
+    def _relaunch(self, launch: LaunchId, token: str) -> None:
+        """An intent whose author died before the engine's ids were recorded."""
+        found = self._with.engine.find(token)
+        if found is not None:
+            self._record_ids(token, found)
+            return
+        resources = self._view.records.state.launches[launch].resources
+        self._start(launch, token, _grant_of(resources))
+
+    def _start(self, launch: LaunchId, token: str, grant: Grant | None) -> None:
+        gpus = None
+        if grant is not None and grant.gpus is not None:
+            gpus = ",".join(str(index) for index in grant.gpus)
+        ids = self._with.engine.start(
+            LaunchRequest(
+                store=self._with.store,
+                job=self._view.document.job,
+                launch=launch,
+                token=token,
+                logs=self._with.logs,
+                sessions=self._with.sessions,
+                gpus=gpus,
+                environment=self._with.environment,
+            )
+        )
+        self._record_ids(token, ids)
+
+    def _record_ids(self, token: str, ids: Mapping[str, Any]) -> None:
+        while not self._view.records.append({"kind": "launched", "token": token, "ids": dict(ids)}):
+            pass
+
+    def _tell_impossible(self, step: int, reasons: tuple[str, ...]) -> None:
+        if step not in self._impossible:
+            self._impossible.add(step)
+            name = self._view.job.step(step).name
+            self._with.told(f"step {name!r} cannot run on this host: {'; '.join(reasons)}")
+
+
+def _counts(counts: Counts) -> dict[str, int]:
+    return {name: number for name, number in asdict(counts).items() if number}
+
+
+def _resources(grant: Grant | None) -> dict[str, Any]:
+    if grant is None:
+        return {}
+    described: dict[str, Any] = {"amounts": [list(pair) for pair in grant.amounts]}
+    if grant.gpus is not None:
+        described["gpus"] = list(grant.gpus)
+    return described
+
+
+def _grant_of(resources: Mapping[str, Any]) -> Grant | None:
+    gpus = resources.get("gpus")
+    return Grant(gpus=tuple(gpus)) if gpus is not None else None
