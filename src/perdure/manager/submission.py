@@ -72,28 +72,54 @@ def check_runnable(document: JobDocument, job: Job, host: Host | None) -> None:
 
 
 def submit(
-    driver: Driver, document: JobDocument, clock: Clock, pause: Callable[[int], None]
+    driver: Driver,
+    document: JobDocument,
+    clock: Clock,
+    pause: Callable[[int], None],
+    *,
+    again: bool = False,
 ) -> Submitted:
-    """Put the job; with a key, unless the key has a job already.
+    """Put the job, unless its key or its command line has one already.
+
+    A key's job is found whatever became of it, but for ``again``: then a settled one is left
+    alone. A command line's job is found only while it is not settled.
 
     Raises:
         HomeError, OutOfSpace: the store does not take it.
     """
     document = replace(document, submitted_at=to_text(clock.now()))
-    if document.key is None:
+    name = _name(document)
+    if name is None:
         _put(driver, document)
         return Submitted(document=document, is_new=True)
-    log = Log(driver, layout.name_log(document.key), clock=clock, pause=pause)
+    log = Log(driver, layout.name_log(name), clock=clock, pause=pause)
+    only_open = again or document.key is None
     while True:
         log.read()
         known = _job_of(driver, log)
-        if known is not None:
+        if known is not None and not (only_open and is_settled(driver, known.job, clock, pause)):
             return Submitted(document=known, is_new=False)
         _put(driver, document)
         record = {"kind": "key", "name": document.key, "job": document.job}
         if isinstance(log.append(record), Entry):
             return Submitted(document=document, is_new=True)
         driver.delete(layout.job_record(document.job))
+
+
+def _name(document: JobDocument) -> str | None:
+    """What the job is recognised by: its key, or its command line."""
+    if document.key is not None:
+        return document.key
+    return f"\0line\0{document.line}" if document.line is not None else None
+
+
+def is_settled(driver: Driver, job: JobId, clock: Clock, pause: Callable[[int], None]) -> bool:
+    """Whether the job has ended (and no person resumed it since)."""
+    log = Log(driver, layout.job_log(job), clock=clock, pause=pause)
+    log.read()
+    settled = [e.number for e in log.entries if e.kind == "settled" and e.header["step"] is None]
+    resumed = [e.number for e in log.entries if e.kind == "resume"]
+    return bool(settled) and max(resumed, default=0) < settled[-1]
 
 
 def job_with_key(

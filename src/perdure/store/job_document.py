@@ -90,6 +90,7 @@ class JobDocument:
 
     Attributes:
         key: of ``--key``, or None.
+        line: by what the same command line in the same folder is recognised, or None.
         template_dir, current_dir: what relative paths are relative to.
         path_mapping: a ``pathmapping-1.0`` document's rules.
         variables: the submitter's, without secrets.
@@ -109,6 +110,7 @@ class JobDocument:
     variables: Mapping[str, str] = field(default_factory=dict)
     omitted: tuple[str, ...] = ()
     key: str | None = None
+    line: str | None = None
     submitted_at: str = ""
     selection: Selection = field(default_factory=Selection)
     options: Options = field(default_factory=Options)

@@ -1,0 +1,161 @@
+"""Managing a job from a command: what `run`, `resume` and the detached manager share."""
+
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+
+from perdure.cli.places import Places
+from perdure.cli.working import pause
+from perdure.clock import Clock, SystemClock
+from perdure.engines.local import LocalEngine
+from perdure.manager.hooks import Hooks
+from perdure.manager.job_view import JobView, ViewParts, this_hosts_capacity
+from perdure.manager.managing import Manager, Orders
+from perdure.manager.presence import Presence
+from perdure.manager.turns import TurnMaker, TurnParts
+from perdure.policy.states import Status
+from perdure.store.job_document import JobDocument
+from perdure.store.opening import Store
+from perdure.template import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Managed:
+    """A job and what is needed to manage it.
+
+    Attributes:
+        environment: variables that the workers bring their tasks.
+        told: called with what people should know.
+        between: called between turns with how long to wait.
+    """
+
+    places: Places
+    store: Store
+    document: JobDocument
+    job: Job
+    environment: Mapping[str, str]
+    told: Callable[[str], None]
+    clock: Clock = field(default_factory=SystemClock)
+
+
+def view_of(managed: Managed, engine: LocalEngine | None = None) -> JobView:
+    """The job's view; with an engine for turns, without for looking."""
+    return JobView(
+        ViewParts(
+            driver=managed.store.driver,
+            document=managed.document,
+            job=managed.job,
+            clock=managed.clock,
+            pause=pause,
+            engine=engine,
+            host=this_hosts_capacity(),
+        )
+    )
+
+
+def maker_of(managed: Managed, view: JobView, engine: LocalEngine, name: str) -> TurnMaker:
+    """The maker of the job's turns on this host."""
+    return TurnMaker(
+        view,
+        TurnParts(
+            store=managed.places.store_url,
+            driver=managed.store.driver,
+            engine=engine,
+            logs=managed.places.logs(managed.document.job),
+            sessions=managed.places.sessions(managed.document),
+            environment=managed.environment,
+            told=managed.told,
+        ),
+        name=name,
+    )
+
+
+def manage(
+    managed: Managed,
+    *,
+    prepare: Callable[[JobView], None],
+    between: Callable[[LocalEngine, float], None],
+    orders: Orders,
+) -> tuple[Status | None, JobView]:
+    """Manage the job until nothing goes on by itself.
+
+    Args:
+        managed: the job.
+        prepare: called once with the view, as the job's manager: wishes that the command means.
+        between: shows what is new and waits.
+        orders: what signals ask.
+
+    Raises:
+        HomeBusy: somebody else manages the job.
+    """
+    engine = LocalEngine()
+    view = view_of(managed, engine)
+    presence = Presence(
+        managed.store.driver,
+        managed.document.job,
+        locks=managed.places.locks,
+        clock=managed.clock,
+        interval_seconds=managed.document.options.heartbeat_seconds,
+    )
+    with presence:
+        view.refresh()
+        prepare(view)
+        hooks = Hooks(managed.document, view, managed.environment)
+        manager = Manager(
+            view,
+            maker_of(managed, view, engine, "manager"),
+            engine,
+            orders,
+            between=lambda seconds: _between(hooks, between, engine, seconds),
+        )
+        status = manager.manage()
+        view.refresh()
+        hooks.run()
+    return status, view
+
+
+def _between(
+    hooks: Hooks,
+    between: Callable[[LocalEngine, float], None],
+    engine: LocalEngine,
+    seconds: float,
+) -> None:
+    hooks.run()
+    between(engine, seconds)
+
+
+@contextmanager
+def listening(orders: Orders) -> Iterator[None]:
+    """SIGINT is a person's wish, SIGTERM and SIGHUP are the host's."""
+
+    def suspend(_number: int, _frame: FrameType | None) -> None:
+        orders.suspend += 1
+
+    def leave(_number: int, _frame: FrameType | None) -> None:
+        orders.leave = True
+
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    signal.signal(signal.SIGINT, suspend)
+    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGHUP, leave)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def resume_all(view: JobView) -> bool:
+    """Lift every stop that was read, by a person's word; whether there was one."""
+    lifts = view.stops.lifts()
+    if not lifts:
+        return False
+    while not view.records.append({"kind": "resume", "scope": {}, "lifts": lifts}):
+        if view.stops.lifts() > lifts:
+            return False  # somebody stopped it anew meanwhile: not ours to undo
+    return True

@@ -1,0 +1,51 @@
+"""``perdure resume``: go on from the last checkpoint, or from one that a person chooses."""
+
+from typing import Any
+
+import click
+
+from perdure.cli.places import places, where_options
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("job")
+@click.option("--step", metavar="S", help="Only this step.")
+@click.option("--task", metavar="T", help="Only this task: Step[Frame=12], or its key.")
+@click.option(
+    "--from", "base", metavar="SEQ|start", help="From this checkpoint, or from the beginning."
+)
+@click.option(
+    "-p",
+    "--parameter",
+    "parameters",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="With --as new: another value of a job parameter.",
+)
+@click.option("--as", "as_new", type=click.Choice(["new"]), help="As a new job.")
+@click.option(
+    "--overwrite",
+    "conflict",
+    flag_value="overwrite",
+    help="Over outside files that others wrote (they are renamed).",
+)
+@click.option(
+    "--keep",
+    "conflict",
+    flag_value="keep",
+    help="Leave outside files that others wrote as they are.",
+)
+@click.option("--detach", is_flag=True, help="Return at once; the job goes on by itself.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
+@click.option(
+    "--timestamp-format",
+    type=click.Choice(["relative", "local", "utc"]),
+    default="relative",
+    help="What stands before each line of output.",
+)
+@where_options
+def resume(**given: Any) -> int:
+    """Go on with JOB, in front: suspended, held, failed, or left by a host that was lost."""
+    from perdure.cli.resuming import resume_job
+
+    return resume_job(places(given["home"], given["store"]), given)

@@ -1,0 +1,79 @@
+"""``perdure run``: submit and manage in front, showing what the tasks print."""
+
+import json
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from perdure.cli.job_options import caller_environment, job_document, job_options
+from perdure.cli.places import Places, places, where_options
+from perdure.store.job_document import JobDocument
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@job_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
+@click.option(
+    "--output",
+    type=click.Choice(["human-readable", "json", "yaml"]),
+    default="human-readable",
+    help="How the result is printed.",
+)
+@click.option("--verbose", is_flag=True, help="Show more of what happens.")
+@click.option(
+    "--timestamp-format",
+    type=click.Choice(["relative", "local", "utc"]),
+    default="relative",
+    show_default=True,
+    help="What stands before each line of output.",
+)
+@click.option("--again", is_flag=True, help="With --key: begin a new job even if the last is done.")
+@where_options
+def run(**given: Any) -> int:
+    """Run the job of TEMPLATE; whatever interrupts it, the same line goes on.
+
+    Ctrl-C suspends it at its next save; a second one stops it at once, at its last checkpoint.
+    """
+    from perdure.cli.running import Shown, run_job
+
+    where = places(given["home"], given["store"])
+    document = job_document(given, caller_environment())
+    shown = Shown(
+        output="json" if given["as_json"] else given["output"],
+        timestamp_format=given["timestamp_format"],
+        verbose=given["verbose"],
+        resume_line=_resume_line(where, given),
+    )
+    return run_job(where, _recognized(document, given), shown, again=given["again"])
+
+
+def _recognized(document: JobDocument, given: dict[str, Any]) -> JobDocument:
+    """Without ``--key`` the same line in the same folder is the same job, while it is not done."""
+    if document.key is not None:
+        return document
+    described = {
+        "folder": document.current_dir,
+        "template": [document.template.name, document.template.text],
+        "environments": [[one.name, one.text] for one in document.environments],
+        "parameters": dict(document.parameters),
+        "selection": repr(document.selection),
+        "name": given["name"],
+    }
+    return replace(document, line=json.dumps(described, sort_keys=True))
+
+
+def _resume_line(where: Places, given: dict[str, Any]) -> Callable[[str], str]:
+    """The one line that resumes a job from any folder."""
+    options: list[str] = []
+    if given["home"]:
+        options += ["--home", str(where.home)]
+    if given["store"]:
+        options += ["--store", where.store_url]
+
+    def line(job: str) -> str:
+        return shlex.join(["perdure", "resume", *options, job])
+
+    return line

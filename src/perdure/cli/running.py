@@ -1,0 +1,142 @@
+"""Running a job in front: from its document to its exit code."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perdure.cli.display import LogDisplay, timestamps
+from perdure.cli.exits import exit_code
+from perdure.cli.job_options import caller_environment
+from perdure.cli.managed import Managed, listening, manage, resume_all
+from perdure.cli.places import Places
+from perdure.cli.working import pause
+from perdure.clock import SystemClock
+from perdure.engines.local import LocalEngine
+from perdure.manager.job_view import JobView, this_hosts_capacity
+from perdure.manager.managing import Orders
+from perdure.manager.submission import Submitted, check_runnable, submit
+from perdure.policy.states import State, Status
+from perdure.store.job_document import JobDocument
+from perdure.store.opening import Store
+from perdure.template import Job
+from perdure.worker.loading import load
+from perdure.worker.task_environment import missing_secrets
+
+#: How often new output is shown.
+_SHOW_SECONDS = 0.05
+_TERMINATED_EXIT = 143
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """How a run is shown.
+
+    Attributes:
+        resume_line: the line that resumes a job.
+    """
+
+    output: str = "human-readable"
+    timestamp_format: str = "relative"
+    verbose: bool = False
+    resume_line: Callable[[str], str]
+
+    @property
+    def is_human(self) -> bool:
+        """Whether the tasks' output is shown."""
+        return self.output == "human-readable"
+
+
+def run_job(where: Places, document: JobDocument, shown: Shown, *, again: bool) -> int:
+    """Submit the job (or find the one that this line means) and manage it in front."""
+    job = load(document)
+    document = replace(document, name=document.name or job.name)
+    check_runnable(document, job, this_hosts_capacity())
+    store = where.open(write=True, create=True)
+    submitted = submit(store.driver, document, SystemClock(), pause, again=again)
+    if not submitted.is_new:
+        job = load(submitted.document)
+    return go_on(where, store, submitted, job, shown)
+
+
+def go_on(where: Places, store: Store, submitted: Submitted, job: Job, shown: Shown) -> int:
+    """Manage a job in front to its end; the exit code."""
+    document = submitted.document
+    environment = caller_environment()
+    orders = Orders()
+    display = LogDisplay(
+        where.logs(document.job), timestamps(shown.timestamp_format), sys.stdout.buffer.write
+    )
+    display.skip_present()
+
+    def told(text: str) -> None:
+        print(f"perdure: {text}", file=sys.stderr, flush=True)
+
+    def between(engine: LocalEngine, seconds: float) -> None:
+        if shown.is_human:
+            display.show()
+        engine.wait(min(seconds, _SHOW_SECONDS))
+
+    managed = Managed(
+        places=where, store=store, document=document, job=job, environment=environment, told=told
+    )
+    for name in missing_secrets(document, environment):
+        told(f"the submitter's variable {name} was not kept, and is not set now")
+    with listening(orders):
+        status, view = manage(
+            managed,
+            prepare=lambda view: _prepare(view, submitted, told),
+            between=between,
+            orders=orders,
+        )
+    if shown.is_human:
+        display.show()
+    _show_result(status, view, shown)
+    return exit_code(status, view) if status is not None else _TERMINATED_EXIT
+
+
+def _prepare(view: JobView, submitted: Submitted, told: Callable[[str], None]) -> None:
+    """Whoever gives the line again wants the job to go on."""
+    if submitted.is_new or view.settled(None) is not None:
+        return
+    if resume_all(view):
+        told(f"job {submitted.document.job} goes on")
+
+
+def _show_result(status: Status | None, view: JobView, shown: Shown) -> None:
+    """How it ended, and what to do next."""
+    if not shown.is_human:
+        print_structured(result(status, view), shown.output)
+        return
+    document = view.document
+    state = status.state.value if status is not None else State.PENDING.value
+    print(f"\n--- Results of job {document.job} ---\n")
+    print(f"Job: {document.name}")
+    print(f"State: {state}{' (held)' if status is not None and status.is_held else ''}")
+    if status is not None and status.reason:
+        print(f"Reason: {status.reason}")
+    for step in view.steps.values():
+        counts = step.counts(view.stops)
+        print(f"Step: {step.step.name}: {counts.succeeded} of {counts.total} tasks succeeded")
+    print(flush=True)
+    if status is None or not status.state.is_final:
+        print(f"It goes on with:  {shown.resume_line(document.job)}", flush=True)
+    elif status.state is not State.SUCCEEDED:
+        print(f"See why:  perdure why {document.job}", flush=True)
+
+
+def result(status: Status | None, view: JobView) -> dict[str, Any]:
+    """The object that ``--json`` prints: what `status JOB --json` prints."""
+    state = status.state if status is not None else State.PENDING
+    return {"job": view.document.job, "name": view.document.name, "state": state.value}
+
+
+def print_structured(value: dict[str, Any], output: str) -> None:
+    """As JSON or YAML."""
+    if output == "yaml":
+        import yaml
+
+        print(yaml.safe_dump(value, sort_keys=False), end="")
+    else:
+        print(json.dumps(value))

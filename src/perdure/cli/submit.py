@@ -1,0 +1,48 @@
+"""``perdure submit``: put a job into the store and let a manager of its own take it on."""
+
+import json
+from typing import Any
+
+import click
+
+from perdure.cli.job_options import caller_environment, job_document, job_options
+from perdure.cli.places import places, where_options
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@job_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--again", is_flag=True, help="With --key: begin a new job even if the last is done.")
+@where_options
+def submit(**given: Any) -> int:
+    """Start the job of TEMPLATE and print its id; it goes on by itself.
+
+    A reboot of this host ends its processes: `perdure resume JOB` goes on from the last saves.
+    """
+    from dataclasses import replace
+
+    from perdure.cli.detached import start_manager
+    from perdure.cli.working import pause
+    from perdure.clock import SystemClock
+    from perdure.manager.job_view import this_hosts_capacity
+    from perdure.manager.submission import check_runnable
+    from perdure.manager.submission import submit as put
+    from perdure.worker.loading import load
+
+    where = places(given["home"], given["store"])
+    document = job_document(given, caller_environment())
+    job = load(document)
+    document = replace(document, name=document.name or job.name)
+    check_runnable(document, job, this_hosts_capacity())
+    store = where.open(write=True, create=True)
+    submitted = put(store.driver, document, SystemClock(), pause, again=given["again"])
+    start_manager(where, submitted.document.job, resume=not submitted.is_new)
+    found = submitted.document
+    if given["as_json"]:
+        click.echo(json.dumps({"job": found.job, "key": found.key, "new": submitted.is_new}))
+        return 0
+    click.echo(found.job)
+    click.echo(
+        f"It goes on by itself on this host; after a reboot: perdure resume {found.job}", err=True
+    )
+    return 0
