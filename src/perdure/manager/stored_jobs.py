@@ -1,0 +1,61 @@
+"""The jobs that a store has, read without loading their templates.
+
+Commands that only look start fast by this: a template takes half a second to load.
+
+Source: docs/store-format.md, "Keys".
+"""
+
+from collections.abc import Callable, Iterator
+
+from perdure.clock import Clock
+from perdure.store import layout
+from perdure.store.driver import Driver, KeyMissing
+from perdure.store.job_document import JobDocument, from_header
+from perdure.store.layout import JobId
+from perdure.store.log import Log
+from perdure.store.record_format import decode_record
+
+
+def stored_job(driver: Driver, job: JobId) -> JobDocument | None:
+    """The job's record, or None where there is none.
+
+    Raises:
+        StoreDamaged, FormatTooNew: it cannot be read.
+    """
+    key = layout.job_record(job)
+    try:
+        data = driver.get(key)
+    except KeyMissing:
+        return None
+    return from_header(decode_record(data, key=key).header)
+
+
+def job_ids(driver: Driver) -> tuple[JobId, ...]:
+    """The jobs that the store shows, in the order in which they were made.
+
+    What a removal left over is none: its record is gone.
+    """
+    return tuple(
+        JobId(name)
+        for name in driver.children(layout.JOBS)
+        if layout.is_ulid(name) and driver.head(layout.job_record(JobId(name))) is not None
+    )
+
+
+def newest_first(driver: Driver) -> Iterator[JobDocument]:
+    """All jobs, the newest first."""
+    for job in reversed(job_ids(driver)):
+        document = stored_job(driver, job)
+        if document is not None:
+            yield document
+
+
+def job_by_key(
+    driver: Driver, key: str, *, clock: Clock, pause: Callable[[int], None]
+) -> JobDocument | None:
+    """The job that has the key now: the last one that took it, if it is still there."""
+    log = Log(driver, layout.name_log(key), clock=clock, pause=pause)
+    log.read()
+    if not log.entries:
+        return None
+    return stored_job(driver, JobId(str(log.entries[-1].header["job"])))
