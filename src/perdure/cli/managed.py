@@ -19,6 +19,7 @@ from perdure.policy.states import Status
 from perdure.store.job_document import JobDocument
 from perdure.store.opening import Store
 from perdure.template import Job
+from perdure.worker.ticker import scope_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,11 +152,22 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def resume_all(view: JobView) -> bool:
-    """Lift every stop that was read, by a person's word; whether there was one."""
-    lifts = view.stops.lifts()
-    if not lifts:
+    """Lift every stop that stands, by a person's word; whether there was one.
+
+    False also where somebody stopped the job anew meanwhile: that is not ours to undo.
+    """
+    if not _standing(view):
         return False
+    lifts = view.stops.lifts()
     while not view.records.append({"kind": "resume", "scope": {}, "lifts": lifts}):
         if view.stops.lifts() > lifts:
-            return False  # somebody stopped it anew meanwhile: not ours to undo
+            return False
     return True
+
+
+def _standing(view: JobView) -> bool:
+    """Whether a suspension covers the job, a step or a task."""
+    wishes = view.records.state.wishes
+    scopes = [scope_of(wish) for wish in wishes if wish.kind == "suspend"]
+    stops = view.stops
+    return any(stops.stopped(scope) is not None for scope in scopes)

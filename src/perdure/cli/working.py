@@ -6,8 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.clock import SystemClock
+from perdure.engines.local import LocalEngine
 from perdure.errors import JobMissing
 from perdure.journal.writer import JournalWriter
+from perdure.manager.job_view import JobView, ViewParts, this_hosts_capacity
+from perdure.manager.presence import has_live_manager
+from perdure.manager.turns import TurnMaker, TurnParts
 from perdure.store import layout
 from perdure.store.driver import KeyMissing
 from perdure.store.job_document import JobDocument, from_header
@@ -20,6 +24,7 @@ from perdure.worker.launch import Launch, Wiring
 from perdure.worker.loading import load
 from perdure.worker.notices import notice_source
 from perdure.worker.output import OutputLog
+from perdure.worker.processes import TOKEN_VARIABLE
 from perdure.worker.stops import StopBoard
 from perdure.worker.task_environment import base_environment
 from perdure.worker.workspaces.openjd import library_rules
@@ -78,6 +83,37 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
     notice = document.options.notice
     source = notice_source(notice, imds_url=imds) if imds else notice_source(notice)
     Launch(context, Wiring(pause=pause, notices=source)).run()
+    if board.stops_all() is None:
+        _turn_if_unmanaged(options, store, context, environment)
+
+
+def _turn_if_unmanaged(
+    options: WorkerOptions, store: Store, context: LaunchContext, environment: Mapping[str, str]
+) -> None:
+    """A worker that ends its share and finds no live manager makes the turn itself."""
+    if has_live_manager(store.driver, context.job_id):
+        return
+    engine = LocalEngine()
+    view = JobView(
+        ViewParts(
+            driver=store.driver,
+            document=context.document,
+            job=context.job,
+            clock=context.clock,
+            pause=pause,
+            engine=engine,
+            host=this_hosts_capacity(),
+        )
+    )
+    parts = TurnParts(
+        store=options.store,
+        driver=store.driver,
+        engine=engine,
+        logs=options.logs,
+        sessions=options.sessions,
+        environment={name: text for name, text in environment.items() if name != TOKEN_VARIABLE},
+    )
+    TurnMaker(view, parts, name=f"launch {context.launch}").make()
 
 
 def read_job(store: Store, job: JobId) -> JobDocument:

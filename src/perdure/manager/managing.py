@@ -57,6 +57,7 @@ class Manager:
         self._between = between
         self._suspends_recorded = 0
         self._left = False
+        self._known: tuple[int, int] = (0, 0)
 
     def manage(self) -> Status | None:
         """The job's status at the end; None when the host wanted this process to go."""
@@ -85,6 +86,7 @@ class Manager:
             self._record_suspend()
         if self._orders.leave:
             return self._leave()
+        self._known = self._facts()  # before the turn: what ends while it is made is news
         return self._maker.make()
 
     def _record_suspend(self) -> None:
@@ -131,13 +133,13 @@ class Manager:
                     return
 
     def _has_news(self) -> bool:
-        """Whether a launch ended or the job's log grew since the last look."""
-        before, ended = self._view.records.state.last, self._ended()
+        """Whether a launch ended or the job's log grew since the last turn was begun."""
         self._view.refresh()
-        return self._view.records.state.last != before or self._ended() != ended
+        return self._facts() != self._known
 
-    def _ended(self) -> int:
-        """How many launches ended or died."""
+    def _facts(self) -> tuple[int, int]:
+        """How far the job's log was read, and how many launches ended or died."""
         over = (LaunchState.DEAD, LaunchState.ENDED)
         intents = self._view.records.state.launches.values()
-        return sum(self._view.launch_state(intent) in over for intent in intents)
+        ended = sum(self._view.launch_state(intent) in over for intent in intents)
+        return self._view.records.state.last, ended

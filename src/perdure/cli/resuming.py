@@ -1,0 +1,109 @@
+"""Resuming a job by a person's word: what is lifted and forgiven, and from where it goes on."""
+
+import sys
+from typing import Any
+
+from perdure.cli.jobs import OpenJob, open_job
+from perdure.cli.naming import find_tasks, scope_of
+from perdure.cli.places import Places
+from perdure.errors import CheckpointMissing, UsageError
+from perdure.manager.branching import branch, forgive
+from perdure.manager.submission import Submitted
+from perdure.policy.states import State
+from perdure.policy.stops import JOB, Scope, StopKind
+
+
+def resume_job(where: Places, given: dict[str, Any]) -> int:
+    """Carry the command out; the exit code.
+
+    Raises:
+        JobMissing, UsageError, CheckpointMissing: it cannot be done; nothing was changed.
+    """
+    from perdure.cli.running import Shown, go_on
+
+    if given["parameters"] and given["as_new"] is None:
+        raise UsageError(
+            "-p needs --as new: a job's parameters never change",
+            hint="Add --as new: the old job stays as it is.",
+        )
+    opened = open_job(where, given["job"], write=True)
+    if given["as_new"] is not None:
+        from perdure.cli.renewing import renew
+
+        return renew(where, opened, given)
+    _record(opened, given)
+    if given["detach"]:
+        return _detach(where, opened)
+    shown = Shown(
+        output="json" if given["as_json"] else "human-readable",
+        timestamp_format=given["timestamp_format"],
+        resume_line=lambda job: f"perdure resume {job}",
+    )
+    managed = opened.managed
+    submitted = Submitted(document=managed.document, is_new=True)
+    return go_on(where, opened.store, submitted, managed.job, shown)
+
+
+def _record(opened: OpenJob, given: dict[str, Any]) -> None:
+    """What goes into the logs before anything runs."""
+    view = opened.view
+    _refuse_settled(opened)
+    scope = scope_of(view, given["step"], given["task"])
+    if given["base"] is not None:
+        lineages = find_tasks(view, given["step"], given["task"])
+        if len(lineages) != 1:
+            raise UsageError(
+                f"--from is for one task, and {len(lineages)} are meant",
+                hint="Name it: --task 'Step[Frame=12]'.",
+            )
+        found = lineages[0]
+        done = branch(view, found.step, found.ref, _base(given["base"]))
+        if done.given_back:
+            values = ", ".join(str(value) for value in done.given_back)
+            print(f"perdure: these values were complete and run again: {values}", file=sys.stderr)
+    else:
+        forgive(view, Scope(scope.get("step"), scope.get("task")))
+    lifts = view.stops.lifts()
+    while not view.records.append({"kind": "resume", "scope": scope, "lifts": lifts}):
+        if view.stops.lifts() > lifts:
+            raise UsageError(
+                "somebody stopped the job anew meanwhile", hint="Give the command again to undo it."
+            )
+
+
+def _refuse_settled(opened: OpenJob) -> None:
+    state = opened.view.settled(None)
+    if state is State.SUCCEEDED:
+        raise UsageError(
+            "the job has succeeded", hint="`perdure resume JOB --as new` runs it as a new job."
+        )
+    if state is State.CANCELED or _is_canceled(opened):
+        raise UsageError(
+            "the job was canceled: that is never undone",
+            hint="`perdure resume JOB --as new` runs it as a new job.",
+        )
+
+
+def _is_canceled(opened: OpenJob) -> bool:
+    stop = opened.view.stops.stopped(JOB)
+    return stop is not None and stop.kind is StopKind.CANCEL
+
+
+def _base(text: str) -> int | None:
+    """``SEQ`` or ``start``."""
+    if text == "start":
+        return None
+    if not text.isdigit():
+        raise CheckpointMissing(
+            f"{text!r} is no checkpoint's number", hint="See `perdure checkpoints JOB`."
+        )
+    return int(text)
+
+
+def _detach(where: Places, opened: OpenJob) -> int:
+    from perdure.cli.detached import start_manager
+
+    job = opened.managed.document.job
+    start_manager(where, job, resume=False)
+    print(job)
+    return 0
