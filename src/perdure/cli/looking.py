@@ -1,0 +1,142 @@
+"""Looking at a job: its facts from the cache where nothing grew since, else read anew.
+
+Nothing is written but the cache, and that only where it can be: these commands work on a store that
+one may only read. While the facts come from the cache, the job's template is not even loaded.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perdure.cli.naming import find_job, pause
+from perdure.cli.places import Places
+from perdure.clock import Clock, SystemClock
+from perdure.database.cache import Cache, CachedFacts, ListedJob
+from perdure.manager.facts import FACTS_VERSION, JobFacts, from_json
+from perdure.manager.job_status import JobStatus, look, status_of
+from perdure.manager.positions import Positions, is_current, positions_from_json
+from perdure.store.job_document import JobDocument
+from perdure.store.opening import Store
+
+if TYPE_CHECKING:
+    from perdure.manager.job_view import JobView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """A store to look into."""
+
+    places: Places
+    store: Store
+    cache: Cache
+    clock: Clock
+
+    def job(self, name: str) -> JobDocument:
+        """The job that ``name`` means.
+
+        Raises:
+            JobMissing, UsageError: there is none, or there are several.
+        """
+        return find_job(self.store, name)
+
+    def status(self, document: JobDocument, *, every_attempt: bool = False) -> JobStatus:
+        """The job's status now."""
+        facts = self.facts(document, every_attempt=every_attempt)
+        now = look(self.store.driver, document.job, facts, self.clock.now())
+        return status_of(document, facts, now)
+
+    def facts(self, document: JobDocument, *, every_attempt: bool = False) -> JobFacts:
+        """What the store says about the job."""
+        known = self._cached(document)
+        if known is not None and not (every_attempt and known.attempts_left_out):
+            return known
+        from perdure.manager.facts_reading import read_facts
+
+        view = self.view(document)
+        facts, positions = read_facts(view, every_attempt=every_attempt)
+        if not every_attempt:
+            self._keep(document, facts, positions)
+        return facts
+
+    def view(self, document: JobDocument) -> "JobView":
+        """The job's view for reading, not yet read."""
+        from perdure.manager.job_view import JobView, ViewParts
+        from perdure.worker.loading import load
+
+        return JobView(
+            ViewParts(
+                driver=self.store.driver,
+                document=document,
+                job=load(document),
+                clock=self.clock,
+                pause=pause,
+            )
+        )
+
+    def _cached(self, document: JobDocument) -> JobFacts | None:
+        """The facts as they were kept, if nothing grew since."""
+        found = self.cache.find(self.store.store_id, document.job)
+        if found is None:
+            return None
+        try:
+            positions = positions_from_json(found.positions)
+            facts = from_json(found.facts)
+        except (KeyError, TypeError, ValueError):
+            return None
+        return facts if is_current(self.store.driver, document.job, positions) else None
+
+    def _keep(self, document: JobDocument, facts: JobFacts, positions: Positions) -> None:
+        self.cache.keep(
+            self.store.store_id,
+            ListedJob(
+                job=document.job,
+                name=document.name,
+                key=document.key,
+                state=facts.settled or "",
+                submitted_at=document.submitted_at,
+                settled_at=facts.settled_at,
+            ),
+            CachedFacts(positions=positions.to_json(), facts=facts.to_json()),
+        )
+
+
+class Watching:
+    """Looks at one job again and again; reads only what is new. For one thread."""
+
+    def __init__(self, looked: Looked, document: JobDocument) -> None:
+        self._looked = looked
+        self._document = document
+        self._view = looked.view(document)
+        self._known: tuple[JobFacts, Positions] | None = None
+
+    def status(self) -> JobStatus:
+        """The status now."""
+        from perdure.manager.facts_reading import read_facts
+
+        driver, job = self._looked.store.driver, self._document.job
+        if self._known is None or not is_current(driver, job, self._known[1]):
+            self._known = read_facts(self._view)
+        facts = self._known[0]
+        return status_of(self._document, facts, look(driver, job, facts, self._looked.clock.now()))
+
+
+def look_into(places: Places, *, write: bool = False) -> Looked:
+    """The store of these places, opened for looking.
+
+    Args:
+        places: where it is.
+        write: open it for writing: for commands that change something.
+
+    Raises:
+        HomeError, FormatTooNew, StoreDamaged: it cannot be used.
+    """
+    return Looked(
+        places=places,
+        store=places.open(write=write),
+        cache=cache_of(places),
+        clock=SystemClock(),
+    )
+
+
+def cache_of(places: Places) -> Cache:
+    """The cache of this user on this host."""
+    return Cache(places.cache, version=FACTS_VERSION)

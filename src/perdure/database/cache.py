@@ -1,0 +1,173 @@
+"""The cache: what was read of jobs, so that it need not be read again while nothing grew.
+
+Never a source of truth. Whoever takes something out of it checks that its positions are still those
+of the store; with and without it every answer is the same. It may be missing, damaged, locked, on a
+full or read-only disk, or written by another version, at any moment: then it is as if it were
+empty, and it is made anew where that is possible. No call raises for any of that.
+
+Transactions are single statements; no write-ahead log, so that there is one file, and no syncs,
+because a lost cache costs nothing. Each row carries a digest: a flipped bit is a missing row.
+
+Source: design 4 ("cache/perdure.db").
+"""
+
+import json
+import sqlite3
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from blake3 import blake3
+
+from perdure.database import statements
+
+DATABASE = "perdure.db"
+#: A writer that is longer at work than this is not waited for.
+_BUSY_SECONDS = 0.2
+#: Facts longer than this are cheaper to make than to keep.
+_LARGEST_FACTS = 64 << 20
+
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachedFacts:
+    """What was kept of a job: JSON of its facts and of the positions up to which they hold."""
+
+    positions: Mapping[str, Any]
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedJob:
+    """What lists show of a job; also what was kept with its facts."""
+
+    job: str
+    name: str
+    key: str | None
+    state: str
+    submitted_at: str
+    settled_at: str | None
+
+
+class Cache:
+    """The cache of one user on this host.
+
+    Args:
+        folder: where it lies; made when something is kept.
+        version: of the facts; rows of another one do not count.
+    """
+
+    def __init__(self, folder: Path, *, version: int) -> None:
+        self._path = folder / DATABASE
+        self._version = version
+
+    def find(self, store: str, job: str) -> CachedFacts | None:
+        """What was kept of the job, or None."""
+        if not self._is_there():
+            return None
+        keys = {"store": store, "job": job, "version": self._version}
+        row = self._ask(lambda base: base.execute(statements.FIND, keys).fetchone())
+        if row is None:
+            return None
+        positions, facts, digest = row
+        if digest != _digest(positions, facts):
+            return None
+        try:
+            return CachedFacts(positions=json.loads(positions), facts=json.loads(facts))
+        except ValueError:
+            return None
+
+    def keep(self, store: str, listed: ListedJob, found: CachedFacts) -> None:
+        """Keep it, if that is possible."""
+        positions, facts = _json(found.positions), _json(found.facts)
+        if len(facts) > _LARGEST_FACTS:
+            return
+        row = {
+            **asdict(listed),
+            "store": store,
+            "version": self._version,
+            "positions": positions,
+            "facts": facts,
+            "digest": _digest(positions, facts),
+        }
+        self._ask(lambda base: base.execute(statements.KEEP, row).rowcount)
+
+    def forget(self, store: str, job: str) -> None:
+        """A job that was removed."""
+        if self._is_there():
+            keys = {"store": store, "job": job}
+            self._ask(lambda base: base.execute(statements.FORGET, keys).rowcount)
+
+    def listed(self, store: str) -> tuple[ListedJob, ...]:
+        """What was kept about the jobs of a store, as it was then."""
+        if not self._is_there():
+            return ()
+        keys = {"store": store}
+        rows = self._ask(lambda base: base.execute(statements.LISTED, keys).fetchall()) or ()
+        names = ("job", "name", "key", "state", "submitted_at", "settled_at")
+        return tuple(ListedJob(**dict(zip(names, row, strict=True))) for row in rows)
+
+    def drop(self) -> bool:
+        """Remove it whole; whether there was one."""
+        was_there = self._is_there()
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+            Path(f"{self._path}-journal").unlink(missing_ok=True)
+        return was_there
+
+    def _is_there(self) -> bool:
+        try:
+            return self._path.exists()
+        except OSError:
+            return False
+
+    def _ask(self, ask: Callable[[sqlite3.Connection], _Answer]) -> _Answer | None:
+        """One transaction; None where the cache is of no use now.
+
+        A file that is no database is removed and made anew, once.
+        """
+        for _ in range(2):
+            try:
+                with closing(self._open()) as base, base:
+                    return ask(base)
+            except sqlite3.OperationalError:
+                return None  # locked, full, read-only: it will do another time
+            except sqlite3.DatabaseError:
+                self.drop()
+            except (OSError, sqlite3.Error, ValueError):
+                return None
+        return None
+
+    def _open(self) -> sqlite3.Connection:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self._path.exists():
+            self._path.touch(mode=0o600)
+        base = sqlite3.connect(self._path, timeout=_BUSY_SECONDS)
+        try:
+            self._prepare(base)
+        except BaseException:
+            base.close()
+            raise
+        return base
+
+    def _prepare(self, base: sqlite3.Connection) -> None:
+        base.execute("PRAGMA synchronous = OFF")
+        (schema,) = base.execute("PRAGMA user_version").fetchone()
+        if schema == statements.SCHEMA:
+            return
+        if schema != 0:
+            raise sqlite3.DatabaseError("the cache has another version's tables")
+        with base:
+            base.execute(statements.CREATE)
+            base.execute(f"PRAGMA user_version = {statements.SCHEMA}")
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _digest(positions: str, facts: str) -> str:
+    return blake3(f"{positions}\n{facts}".encode()).hexdigest()
