@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,7 +62,8 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
     clock = SystemClock()
     step = _step_of(store, document.job, launch)
     options.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
-    options.sessions.mkdir(mode=0o700, parents=True, exist_ok=True)
+    session_root = options.sessions / options.launch
+    session_root.mkdir(mode=0o700, parents=True, exist_ok=True)
     context = LaunchContext(
         document=document,
         job=job,
@@ -76,13 +78,15 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
         environment=base_environment(
             document, environment, python_dir=options.sessions / "bin", gpus=options.gpus
         ),
-        session_root=options.sessions,
+        session_root=session_root,
         path_mapping=library_rules(document.path_mapping),
     )
     imds = environment.get(_IMDS_VARIABLE)
     notice = document.options.notice
     source = notice_source(notice, imds_url=imds) if imds else notice_source(notice)
     Launch(context, Wiring(pause=pause, notices=source)).run()
+    with suppress(OSError):  # folders that are to be kept
+        session_root.rmdir()
     if board.stops_all() is None:
         _turn_if_unmanaged(options, store, context, environment)
 

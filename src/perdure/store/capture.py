@@ -95,6 +95,7 @@ class CaptureSettings:
         append_globs: absolute paths of files that only ever grow.
         records_outside: True: outside files are recorded, their bytes stay where they are.
         freeze_limit_seconds: no longer is a session frozen for one save.
+        is_made_anew: whether a path in the session folder is the session's, not the task's.
         tick_ns: how long two versions of a file may carry one stamp here.
     """
 
@@ -103,6 +104,7 @@ class CaptureSettings:
     append_globs: tuple[str, ...] = ()
     records_outside: bool = False
     freeze_limit_seconds: float = 60.0
+    is_made_anew: Callable[[str], bool] = lambda _path: False
     tick_ns: int = tick_ns(os.uname().release)
 
 
@@ -197,10 +199,15 @@ class Capture:
         line = Line(read_at_ns=now, stamped_at_ns=now)
         for path in paths:
             with suppress(OSError, SaveRefused, CheckpointTorn):
-                gatherer = Gatherer(self._roots, self._ownership, line, self._wall_ns)
+                gatherer = self._gatherer(line)
                 gathered = gatherer.gather({path: Stamp.of(os.stat(path))}, file=None)  # noqa: PTH116 - as `freeze` does
                 for found in gathered.files.values():
                     self._take_early(found)
+
+    def _gatherer(self, line: Line) -> Gatherer:
+        return Gatherer(
+            self._roots, self._ownership, line, self._wall_ns, self._settings.is_made_anew
+        )
 
     def _take_early(self, found: Found) -> None:
         known = self._versions.get(found.place)
@@ -277,7 +284,7 @@ class Capture:
         self.complete(frozen)
         announcement = frozen.announcement
         line = Line(read_at_ns=announcement.line_at_ns, stamped_at_ns=frozen.stamped_at_ns)
-        gatherer = Gatherer(self._roots, self._ownership, line, self._wall_ns)
+        gatherer = self._gatherer(line)
         gathered = gatherer.gather(frozen.stamps, file=announcement.file)
         taken, new_bytes = self._take_files(gathered, frozen)
         frozen.guard.close()

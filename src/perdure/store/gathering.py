@@ -88,15 +88,23 @@ class Gatherer:
         ownership: whose outside files are.
         line: the save's.
         wall_ns: the wall clock.
+        is_made_anew: whether a path in the session folder is none of the task's: made anew in each
+            session, under another name.
     """
 
     def __init__(
-        self, roots: Roots, ownership: Ownership, line: Line, wall_ns: Callable[[], int]
+        self,
+        roots: Roots,
+        ownership: Ownership,
+        line: Line,
+        wall_ns: Callable[[], int],
+        is_made_anew: Callable[[str], bool] = lambda _path: False,
     ) -> None:
         self._roots = roots
         self._ownership = ownership
         self._line = line
         self._wall_ns = wall_ns
+        self._is_made_anew = is_made_anew
         self._walked = 0
         self._result = Gathered()
 
@@ -114,6 +122,15 @@ class Gatherer:
         """
         for path, stamp in stamps.items():
             place = self._roots.place(path)
+            if place.path and self._is_own(place):
+                if path == file:
+                    raise SaveRefused(
+                        f"the save's file {path} belongs to the session, which is made anew",
+                        hint="Save into a file of the task's own, in PERDURE_CHECKPOINT_DIR, say.",
+                        path=path,
+                    )
+                self._leave_out(place, "the session or perdure makes it anew")
+                continue
             if path == file:
                 self._result.file = place
                 if stamp is None:
@@ -194,7 +211,8 @@ class Gatherer:
             return True
         if place.root.kind is not RootKind.SESSION:
             return False
-        return place.path in OWN_NAMES or place.path.startswith(OWN_PREFIX)
+        is_ours = place.path in OWN_NAMES or place.path.startswith(OWN_PREFIX)
+        return is_ours or self._is_made_anew(place.path)
 
     def _add_met_folder(self, place: Place, about: os.stat_result, *, is_named: bool) -> None:
         if self._line.has_passed(about.st_ctime_ns, self._wall_ns()):

@@ -140,6 +140,11 @@ def ends(job: JobId, launch: LaunchId) -> str:
     return f"{launch_prefix(job, launch)}/ends"
 
 
+def declared(job: JobId, launch: LaunchId) -> str:
+    """The outside files and folders that the launch's tasks declared."""
+    return f"{launch_prefix(job, launch)}/declared"
+
+
 def lineages_prefix(job: JobId) -> str:
     """All lineages of a job."""
     return check_key(f"{LINEAGES}/{job}")

@@ -10,10 +10,7 @@ which hides it; the last unfinished line is held back until it ends, so that bot
 Source: facts of openjd-sessions' log filter (contract tests in tests/contract/worker).
 """
 
-import contextlib
-import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
 from typing import Protocol
@@ -24,16 +21,13 @@ from perdure.protocol.lines import Line, LineSplitter, Overlong
 from perdure.worker import machine
 from perdure.worker.output import OutputLog
 
-#: Messages that openjd-sessions must not see: ours, and the one that would silence every later
-#: session of this process.
-_NOT_FOR_OPENJD = (
-    b"openjd_checkpoint_",
-    b"openjd_task_complete",
-    b"openjd_session_runtime_loglevel",
-)
+#: The message that would silence every later session of this process: openjd never sees it.
+_SILENCING = b"openjd_session_runtime_loglevel"
+#: Messages that mean nothing to openjd-sessions.
+_NOT_FOR_OPENJD = (b"openjd_checkpoint_", b"openjd_task_complete", _SILENCING)
 _SECRET = b"openjd_redacted_env"
+_MARK = b"openjd_"
 _HELD_BACK_LIMIT = 64 * 1024
-_READ_BYTES = 1 << 18
 
 
 class ActionProcess(Protocol):
@@ -42,6 +36,21 @@ class ActionProcess(Protocol):
     @property
     def pid(self) -> int | None:
         """The action's process."""
+        ...
+
+    @property
+    def exit_code(self) -> int | None:
+        """None until its exit was collected."""
+        ...
+
+    @property
+    def error(self) -> BaseException | None:
+        """What ended the reading of its output: a bug of ours."""
+        ...
+
+    @property
+    def complaint(self) -> str:
+        """Why it was ended because a line could not be logged, or ""."""
         ...
 
     def stop_reading(self) -> None:
@@ -91,6 +100,7 @@ class ActionOutput:
         self._splitter = LineSplitter()
         self._held_back = b""
         self._is_secret = False
+        self._is_over = False
         self.process: ActionProcess | None = None
         self.pid: int | None = None
         self.spawn_error = ""
@@ -117,8 +127,9 @@ class ActionOutput:
 
     def output(self, data: bytes) -> list[str]:
         """Log it and listen to it; returns what openjd must see."""
-        if not self._is_secret and _SECRET in data:
-            self._is_secret = True
+        # The name may have begun in what came before; that is held back, so nothing was shown yet.
+        if not self._is_secret and _SECRET in self._held_back[-len(_SECRET) :] + data:
+            self.hide()
         if self._is_secret:
             return self._one_by_one(data)
         self._write(data)
@@ -133,9 +144,20 @@ class ActionOutput:
         if self._held_back:
             self._log.write(self._held_back + b"\n")
             self._held_back = b""
-        last = self._listen(self._splitter.finish())
-        self._events.put(machine.TreeGone())
-        return last
+        lines = self._splitter.finish()
+        last = self._listen(lines)
+        self.abandoned()
+        return self._shown(lines) if self._is_secret else last
+
+    def abandoned(self) -> None:
+        """Nothing of the action is left; said once."""
+        if not self._is_over:
+            self._is_over = True
+            self._events.put(machine.TreeGone())
+
+    def hide(self) -> None:
+        """From now on every line goes through openjd's filter: the session has hidden values."""
+        self._is_secret = True
 
     def record(self, text: str) -> None:
         """A line that openjd-sessions says itself (banners, exits), hidden where it must be."""
@@ -156,17 +178,31 @@ class ActionOutput:
         self._held_back = b""
         lines = self._splitter.feed(data)
         self._listen(lines)
-        return [_text(line) for line in lines if not _begins(line, _NOT_FOR_OPENJD)]
+        return self._shown(lines)
 
     def _listen(self, lines: list[Line | Overlong]) -> list[str]:
-        """Fold the lines; those that openjd acts on."""
+        """Fold the lines; those that openjd acts on. Never one that was cut."""
         if self._hearing is not None:
             self._hearing.hear(lines)
         return [
-            _text(line)
+            _text(line.data)
             for line in lines
-            if _begins(line, (b"openjd_",)) and not _begins(line, _NOT_FOR_OPENJD)
+            if isinstance(line, Line)
+            and line.data.startswith(_MARK)
+            and not line.data.startswith(_NOT_FOR_OPENJD)
         ]
+
+    def _shown(self, lines: list[Line | Overlong]) -> list[str]:
+        """The lines as they go through openjd's filter: one that is too long as no message."""
+        shown: list[str] = []
+        for line in lines:
+            if isinstance(line, Overlong):
+                shown.append(f"perdure: a line of {line.size_bytes} bytes is not shown")
+            elif line.data.startswith(_SILENCING):
+                self.record(_text(line.data))
+            else:
+                shown.append(_text(line.data))
+        return shown
 
     @property
     def is_secret(self) -> bool:
@@ -174,50 +210,5 @@ class ActionOutput:
         return self._is_secret
 
 
-def _begins(line: Line | Overlong, prefixes: tuple[bytes, ...]) -> bool:
-    begin = line.data if isinstance(line, Line) else line.head
-    return begin.startswith(prefixes)
-
-
-def _text(line: Line | Overlong) -> str:
-    data = line.data if isinstance(line, Line) else line.head
+def _text(data: bytes) -> str:
     return data.decode("utf-8", "backslashreplace")
-
-
-class MessagesFile:
-    """Follows ``PERDURE_MESSAGES``: the same grammar and limits as stdout, in a file.
-
-    For programs whose output is prefixed, interleaved or buffered. Lines are counted for
-    themselves. The file must stay a regular file; a link or a pipe in its place is not followed.
-    """
-
-    def __init__(self, path: Path, hearing: Hearing) -> None:
-        self._path = path
-        self._hearing = hearing
-        self._splitter = LineSplitter()
-        self._offset = 0
-        _create_empty(path)
-
-    def read(self) -> None:
-        """Listen to what was added since the last call."""
-        with contextlib.suppress(OSError):
-            if self._path.lstat().st_size > self._offset:
-                self._read_new()
-
-    def finish(self) -> None:
-        """Listen to the rest, an unfinished last line included."""
-        self.read()
-        self._hearing.hear(self._splitter.finish())
-
-    def _read_new(self) -> None:
-        descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            while data := os.pread(descriptor, _READ_BYTES, self._offset):
-                self._offset += len(data)
-                self._hearing.hear(self._splitter.find(data))
-        finally:
-            os.close(descriptor)
-
-
-def _create_empty(path: Path) -> None:
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))

@@ -1,5 +1,6 @@
 """Running one action of a session, a task's or an environment's, from its start to its facts."""
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -9,10 +10,11 @@ from perdure.policy.notice import Capturing, plan_notice
 from perdure.store.layout import StepKey, TaskKey
 from perdure.template import NotifyThenTerminate, ResolvedAction, Terminate
 from perdure.worker import machine
-from perdure.worker.action_output import ActionOutput, Hearing, MessagesFile
+from perdure.worker.action_output import ActionOutput, Hearing
 from perdure.worker.attempt import ActionRun, Surroundings
 from perdure.worker.context import LaunchContext
 from perdure.worker.machine import AttemptMachine, Facts, Intent, Interrupt
+from perdure.worker.messages_file import MessagesFile
 from perdure.worker.processes import SignalTarget
 from perdure.worker.stops import Stop
 from perdure.worker.task_environment import with_token
@@ -33,6 +35,8 @@ class ActionOrder:
         task: whose stops cover it.
         environment: what is added to the launch's variables.
         may_leave: an environment's action may leave servers behind.
+        is_leaving: an environment is left because of the stops that are there already: only later
+            ones interrupt it.
         finish_captures, on_notice: see `Surroundings`.
         capturing: what is known about capture, for the notice period.
         on_tree: told the action's processes, before it starts.
@@ -43,6 +47,7 @@ class ActionOrder:
     task: TaskKey = NO_TASK
     environment: Mapping[str, str] = field(default_factory=dict)
     may_leave: bool = False
+    is_leaving: bool = False
     hearing: Hearing | None = None
     messages_file: MessagesFile | None = None
     finish_captures: Callable[[Facts], None] = lambda _facts: None
@@ -84,8 +89,11 @@ def run_action(context: LaunchContext, session: OpenJdSession, order: ActionOrde
     )
     order.on_tree(tree)
     attempt = _machine(order.resolved)
+    subscribing: int | None = threading.get_ident()
 
     def stop(wish: Stop) -> None:
+        if order.is_leaving and threading.get_ident() == subscribing:
+            return
         interrupt = interrupt_for(
             wish, order.resolved, now=context.clock.monotonic(), capturing=order.capturing()
         )
@@ -95,7 +103,10 @@ def run_action(context: LaunchContext, session: OpenJdSession, order: ActionOrde
     started = context.clock.monotonic()
     step = StepKey(context.step.index)
     context.board.subscribe(step, order.task, stop)
+    subscribing = None
     try:
+        if order.messages_file is not None:
+            order.messages_file.start()
         order.start(output)
         if output.has_no_process and not output.spawn_error:
             return ActionResult(facts=Facts(exit_code=0), failure=None, ran_seconds=0.0)
@@ -115,8 +126,16 @@ def run_action(context: LaunchContext, session: OpenJdSession, order: ActionOrde
         facts = run.run()
     finally:
         context.board.unsubscribe()
+        if order.messages_file is not None:
+            order.messages_file.close()
     session.wait_idle()
     failure = output.spawn_error or session.failure
+    if output.process is not None:
+        if output.process.error is not None:
+            raise output.process.error
+        if output.process.complaint:
+            facts.killed = True
+            failure = output.process.complaint
     return ActionResult(
         facts=facts, failure=failure, ran_seconds=context.clock.monotonic() - started
     )

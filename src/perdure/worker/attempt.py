@@ -1,8 +1,8 @@
 """The hands of the attempt machine: one action's process, from its start until nothing is left.
 
 One thread supervises: it takes events from a queue (the pump's, the ticker's, its own timers'),
-gives them to the machine, and carries out what the machine says. A silent task costs one wake-up
-every half second, for the messages file.
+gives them to the machine, and carries out what the machine says. A silent task costs nothing: the
+supervisor sleeps until there is an event or a timer is over.
 
 Source: design 8; `machine` has the rules.
 """
@@ -20,13 +20,12 @@ from typing import assert_never
 
 from perdure.clock import Clock
 from perdure.worker import machine
-from perdure.worker.action_output import ActionProcess, MessagesFile
+from perdure.worker.action_output import ActionProcess
 from perdure.worker.machine import AttemptMachine, Facts
+from perdure.worker.messages_file import MessagesFile
 from perdure.worker.processes import SignalTarget, signal_target
 from perdure.worker.tree import ActionTree
 
-#: How often the messages file is looked at while nothing else happens.
-TICK_SECONDS = 0.5
 #: How often it is looked whether a handler was installed.
 SEEK_SECONDS = 0.05
 CANCEL_INFO = "cancel_info.json"
@@ -81,8 +80,6 @@ class ActionRun:
             event = self._next_event()
             if event is not None:
                 self._handle(event)
-            elif self._with.messages_file is not None:
-                self._with.messages_file.read()
             if self._seek is not None:
                 self._look_for_target(*self._seek)
         return self._machine.facts
@@ -92,23 +89,24 @@ class ActionRun:
             self._do(instruction)
 
     def _next_event(self) -> machine.Event | None:
-        """The next event, or None after at most a tick."""
+        """The next event; None: it is time to look for a handler again."""
         now = self._with.clock.monotonic()
         for timer, deadline in list(self._deadlines.items()):
             if deadline <= now:
                 del self._deadlines[timer]
                 return machine.TimerElapsed(timer=timer)
-        wait = SEEK_SECONDS if self._seek is not None else TICK_SECONDS
-        wait = min([wait, *(deadline - now for deadline in self._deadlines.values())])
+        waits = [deadline - now for deadline in self._deadlines.values()]
+        if self._seek is not None:
+            waits.append(SEEK_SECONDS)
         try:
-            return self._with.events.get(timeout=wait)
+            return self._with.events.get(timeout=min(waits, default=None))
         except Empty:
             return None
 
     def _do(self, instruction: machine.Instruction) -> None:
         match instruction:
             case machine.StartTimer(timer=timer, seconds=seconds):
-                self._deadlines[timer] = self._with.clock.monotonic() + seconds
+                self._start_timer(timer, seconds)
             case machine.StopTimer(timer=timer):
                 self._deadlines.pop(timer, None)
             case machine.WriteCancelInfo(notice_seconds=seconds):
@@ -130,23 +128,30 @@ class ActionRun:
             case _:
                 assert_never(instruction)
 
+    def _start_timer(self, timer: machine.Timer, seconds: float) -> None:
+        """A timer that runs already may end earlier, never later."""
+        deadline = self._with.clock.monotonic() + seconds
+        self._deadlines[timer] = min(deadline, self._deadlines.get(timer, deadline))
+
     def _look_for_target(self, number: signal.Signals, until: float) -> None:
         """Send the signal as soon as somebody catches it, or when waiting is over."""
         process = self._process()
-        pid = process.pid if process is not None else None
-        target = signal_target(pid, number) if pid is not None else None
-        if target is None:
+        target = None
+        if process is not None and process.pid is not None and process.exit_code is None:
+            target = signal_target(process.pid, number)
+        if target is None or process is None:
             self._seek = None  # it is gone: its exit is on its way
             return
         if not target.caught and self._with.clock.monotonic() < until:
             return
         self._seek = None
-        self._with.tree.resume()  # a held task could not answer
         self._with.on_notice(target)  # before it is sent: a save may answer it at once
+        is_collected = process.exit_code is not None
         for receiver in target.pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(receiver, number)
-        self._handle(machine.NotifySent(caught=target.caught))
+        if not is_collected:  # else the notice never was one
+            self._handle(machine.NotifySent(caught=target.caught))
 
     def _end_tree(self) -> None:
         self._seek = None
@@ -159,6 +164,9 @@ class ActionRun:
 
     def _write_cancel_info(self, seconds: float) -> None:
         """Until when the task may run, as openjd-sessions writes it; whole or not at all."""
+        running = self._deadlines.get(machine.Timer.NOTICE)
+        if running is not None:
+            seconds = min(seconds, running - self._with.clock.monotonic())
         end = self._with.clock.now() + timedelta(seconds=seconds)
         text = json.dumps({"NotifyEnd": end.strftime("%Y-%m-%dT%H:%M:%SZ")})
         path = self._with.session_dir / CANCEL_INFO

@@ -16,7 +16,7 @@ Source: prctl(2) PR_SET_CHILD_SUBREAPER; design 3 (6), 8; known failures J.
 import contextlib
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 
 from perdure.worker.processes import (
@@ -46,9 +46,11 @@ def keep(token: str, work: Callable[[], int]) -> int:
     if pid == 0:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         os._exit(_work(work))
-    _pass_signals_on(pid)
+    worker = [pid]
+    _pass_signals_on(worker)
     signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     code = _wait(pid)
+    worker.clear()  # its pid may be somebody else's from now on
     end_launch(token, root=os.getpid())
     return code
 
@@ -65,10 +67,11 @@ def _work(work: Callable[[], int]) -> int:
         return 70
 
 
-def _pass_signals_on(pid: int) -> None:
+def _pass_signals_on(worker: Sequence[int]) -> None:
     def pass_on(number: int, _frame: FrameType | None) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
+        for pid in worker:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     for number in PASSED_ON:
         signal.signal(number, pass_on)
@@ -109,11 +112,17 @@ def _below(root: int, token: str) -> list[ProcessInfo]:
 def end_actions(token: str, *, waited_for: frozenset[int]) -> int:
     """Kill whatever this launch's actions left: all that descends from this process.
 
-    For the worker itself, which has no other children but ``waited_for``. Blocks.
+    For the worker itself; what it started for itself (see `tree`) and ``waited_for`` are spared.
+    Blocks.
     """
+    own_session = os.getsid(0)
 
     def left() -> list[ProcessInfo]:
-        below = descendants(os.getpid())
+        below = [
+            info
+            for info in descendants(os.getpid())
+            if info.session != own_session and token_of(info.pid) != token
+        ]
         escaped = carrying(lambda carried: carried.startswith(f"{token}."))
         return [info for info in below + escaped if info.pid not in waited_for]
 

@@ -9,12 +9,12 @@ Source: docs/journal-format.md; design 4, 6.
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perdure.clock import from_text, to_text
+from perdure.clock import to_text
 from perdure.errors import PerdureError
 from perdure.journal.heartbeat import Heartbeat, Stillness
 from perdure.journal.journal_format import FORMAT, Kind
@@ -27,11 +27,12 @@ from perdure.policy.stops import Scope
 from perdure.store import layout
 from perdure.store.job_document import Options
 from perdure.store.job_log import LaunchIntent, TaskRef
-from perdure.store.layout import StepKey, TaskKey
+from perdure.store.layout import LaunchId, StepKey, TaskKey
 from perdure.store.lineage import SHARE, Claim, share_claim
 from perdure.store.log import Log
 from perdure.store.outside_decision import Window
 from perdure.template import Step, TaskParameters
+from perdure.worker.attempt_record import AttemptOrder
 from perdure.worker.claiming import (
     Busy,
     Claimant,
@@ -43,18 +44,21 @@ from perdure.worker.claiming import (
 )
 from perdure.worker.context import LaunchContext
 from perdure.worker.deciding import Decision, StepRules, current_values, decide, is_resume
+from perdure.worker.declared import DeclaredFile, Neighbours
 from perdure.worker.ends import EndsFile
 from perdure.worker.host import describe_process, is_gone
 from perdure.worker.job_records import JobRecords, LineageId, Share
-from perdure.worker.keeper import end_launch
+from perdure.worker.leftovers import end_leftovers, left_here
 from perdure.worker.notices import Source
 from perdure.worker.pace import Pace
 from perdure.worker.sessions import StepSessions
 from perdure.worker.shares import next_share, tasks_of
-from perdure.worker.task_attempt import AttemptOrder, TaskAttempt
+from perdure.worker.task_attempt import TaskAttempt
 from perdure.worker.task_roots import outside_roots
 from perdure.worker.task_store import TaskStore, TaskStorePlan
 from perdure.worker.ticker import Ticker, TickerParts, fold_wishes
+from perdure.worker.tree import Hold
+from perdure.worker.windows import windows
 
 #: Outcomes after which the end of the attempt's log goes into the store.
 _KEEP_END = frozenset(AttemptState) - {AttemptState.SUCCEEDED}
@@ -87,6 +91,10 @@ class Launch:
         self._step = StepKey(context.step.index)
         self._sessions = StepSessions(context)
         self._ends = EndsFile(context.driver, layout.ends(context.job_id, context.launch))
+        self._declared = DeclaredFile(
+            context.driver, layout.declared(context.job_id, context.launch)
+        )
+        self._neighbours = Neighbours(context.driver, context.job_id, context.launch)
         self._rules = rules_of(context.step, context.document.options)
         self._pace = Pace()
         self._running: TaskAttempt | None = None
@@ -107,6 +115,8 @@ class Launch:
         ticker.start()
         try:
             if self._claimant.start(process) is None:
+                sessions = self._context.session_root.parent
+                self._end_leftovers(left_here(self._records.state, sessions))
                 self._work(self._intent())
         finally:
             self._sessions.close()
@@ -211,7 +221,7 @@ class Launch:
                 if not self._wait(1.0):
                     self._release(ref, held.claim)
                     return
-            self._end_leftovers(past.claim)
+            self._end_leftovers([past.claim.launch])
         if held.claim.values is not None:
             parameters = self._context.step.space.typed(held.claim.values)
         order = AttemptOrder(
@@ -225,7 +235,13 @@ class Launch:
             notes=start.notes,
         )
         share = next((p.claim for p in held.view.past if p.claim.number == SHARE), None)
-        self._attempt(order, held.claim, share, held.log, _windows(held.view))
+        self._attempt(order, held.claim, share, held.log, windows(held.view, self._sealed_at))
+
+    def _sealed_at(self, launch: LaunchId) -> str:
+        number = self._records.state.seals.get(launch)
+        if number is None:
+            return ""
+        return str(self._records.log.entries[number - 1].header.get("at", ""))
 
     def _attempt(
         self,
@@ -233,7 +249,7 @@ class Launch:
         claim: Claim,
         share: Claim | None,
         log: Log,
-        windows: tuple[Window, ...],
+        ran: tuple[Window, ...],
     ) -> None:
         context = self._context
         options = context.document.options
@@ -247,7 +263,10 @@ class Launch:
                 share=share,
                 log=log,
                 clock=context.clock,
-                windows=windows,
+                declared=self._declared,
+                neighbours=self._neighbours,
+                over=frozenset(self._records.state.fences),
+                windows=ran,
                 outside=outside_roots(context.document, context.job),
                 append_globs=options.append,
                 records_outside=options.files == "shared",
@@ -323,11 +342,15 @@ class Launch:
                 durable=True,
             )
 
-    def _end_leftovers(self, claim: Claim) -> None:
+    def _end_leftovers(self, launches: Iterable[LaunchId]) -> None:
         """What a dead launch left on this host is ended before anything new starts."""
-        intent = self._records.state.launches.get(claim.launch)
-        if claim.launch in self._records.state.fences and intent is not None:
-            end_launch(intent.token)
+        context = self._context
+        end_leftovers(
+            self._records.state,
+            launches,
+            context.session_root.parent,
+            preserve=context.document.options.preserve,
+        )
 
     def _wait(self, seconds: float) -> bool:
         """Wait a little for somebody else; False when this launch has to leave."""
@@ -416,36 +439,16 @@ class Launch:
         with self._lock:
             tree = self._running.tree if self._running is not None else None
         if tree is not None:
-            tree.stop()
+            tree.hold(Hold.OWNERSHIP)
 
     def _resume(self) -> None:
         with self._lock:
             tree = self._running.tree if self._running is not None else None
         if tree is not None:
-            tree.resume()
+            tree.release(Hold.OWNERSHIP)
 
     def _told(self, text: str) -> None:
         self._context.log.write(f"perdure: {text}\n".encode())
-
-
-def _windows(view: LineageView) -> tuple[Window, ...]:
-    """When the lineage's attempts ran; one whose end nobody saw ran until the next claim."""
-    claims = [p.claim for p in view.past]
-    found: list[Window] = []
-    for number, past in enumerate(view.past):
-        begun, outcome = past.account.begun, past.account.outcome
-        if begun is None:
-            continue
-        following = claims[number + 1].at if number + 1 < len(claims) else ""
-        end = str((outcome or {}).get("at", "")) or following
-        found.append(
-            Window(began_at_ns=_ns(str(begun["at"])), ended_at_ns=_ns(end) if end else 2**63)
-        )
-    return tuple(found)
-
-
-def _ns(text: str) -> int:
-    return int(from_text(text).timestamp() * 1000) * 1_000_000
 
 
 def rules_of(step: Step, options: Options) -> StepRules:

@@ -141,7 +141,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartTimer:
-    """Start a timer, or start it anew with fewer seconds left."""
+    """Start a timer; one that runs already may end earlier by that, never later."""
 
     timer: Timer
     seconds: float
@@ -163,7 +163,10 @@ class WriteCancelInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notify:
-    """Find who takes the signal, waiting at most so long for a handler, send it, and say so."""
+    """Find who takes the signal, waiting at most so long for a handler, send it, and say so.
+
+    A second one takes the place of a first that still looks.
+    """
 
     signal: Signals
     wait_seconds: float
@@ -203,7 +206,8 @@ class Facts:
         intent, by: of the interruption in force; None: nobody asked.
         notice_sent: the signal (or SIGKILL, where the method is TERMINATE) was sent before the
             exit was collected.
-        signal_caught: whether the notice's target had a handler; None: no signal was sent.
+        signal_caught: whether the notice's target had a handler (nobody has one for SIGKILL); None:
+            no signal was sent.
         timed_out: the action's timeout elapsed before any notice.
         killed: we sent SIGKILL.
         spawn_failed: there never was a process.
@@ -234,6 +238,7 @@ class AttemptMachine:
     state: State = State.STARTING
     facts: Facts = field(default_factory=Facts)
     _notice_seconds: float | None = None
+    _signal: Signals | None = None
     _waiting: Interrupt | None = None
 
     def handle(self, event: Event) -> tuple[Instruction, ...]:
@@ -286,10 +291,14 @@ class AttemptMachine:
         if event.notice_seconds >= self._notice_seconds:
             return ()
         self._notice_seconds = event.notice_seconds
-        return (
+        shorter: tuple[Instruction, ...] = (
             WriteCancelInfo(notice_seconds=event.notice_seconds),
             StartTimer(timer=Timer.NOTICE, seconds=event.notice_seconds),
         )
+        if self.state is State.SEEKING:
+            assert self._signal is not None  # SEEKING began with a signal
+            return (*shorter, _notify(self._signal, event.notice_seconds))
+        return shorter
 
     def note_only(self, event: Event) -> tuple[Instruction, ...]:
         """Too late to change how it ends; whether it was a cancel still matters."""
@@ -353,22 +362,19 @@ class AttemptMachine:
         if event.signal is None:
             return self._kill()
         self.state = State.SEEKING
+        self._signal = event.signal
         self._notice_seconds = event.notice_seconds
         return (
             StopTimer(timer=Timer.TIMEOUT),
             WriteCancelInfo(notice_seconds=event.notice_seconds),
             StartTimer(timer=Timer.NOTICE, seconds=event.notice_seconds),
-            Notify(
-                signal=event.signal,
-                wait_seconds=min(
-                    MAX_HANDLER_WAIT_SECONDS, HANDLER_WAIT_SHARE * event.notice_seconds
-                ),
-            ),
+            _notify(event.signal, event.notice_seconds),
         )
 
     def _kill(self) -> tuple[Instruction, ...]:
         if self.state is not State.NOTIFIED:
-            self.facts.notice_sent = True  # the kill is all the notice that there was
+            self.facts.notice_sent = True  # the kill is all the notice that there was,
+            self.facts.signal_caught = False  # and nobody can catch it
         self.facts.killed = True
         self.state = State.KILLING
         return (StopTimer(timer=Timer.TIMEOUT), StopTimer(timer=Timer.NOTICE), Kill())
@@ -378,6 +384,11 @@ class AttemptMachine:
         if self.facts.intent is None or event.intent is Intent.CANCEL:
             self.facts.intent = event.intent
             self.facts.by = event.by
+
+
+def _notify(number: Signals, notice_seconds: float) -> Notify:
+    wait = min(MAX_HANDLER_WAIT_SECONDS, HANDLER_WAIT_SHARE * notice_seconds)
+    return Notify(signal=number, wait_seconds=wait)
 
 
 _Transition = Callable[[AttemptMachine, Event], tuple[Instruction, ...]]

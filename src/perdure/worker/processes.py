@@ -128,11 +128,13 @@ class SignalTarget:
         pids: all of them get it.
         caught: whether they have a handler for it.
         description: for people: ``python 123 behind bash 120``.
+        signal: which one.
     """
 
     pids: tuple[int, ...]
     caught: bool
     description: str
+    signal: signal.Signals
 
 
 def signal_target(leader: int, number: signal.Signals) -> SignalTarget | None:
@@ -147,7 +149,9 @@ def signal_target(leader: int, number: signal.Signals) -> SignalTarget | None:
     leader_info = _process_info(leader)
     name = leader_info.name if leader_info else "process"
     if caught:
-        return SignalTarget(pids=(leader,), caught=True, description=f"{name} {leader}")
+        return SignalTarget(
+            pids=(leader,), caught=True, description=f"{name} {leader}", signal=number
+        )
     for generation in _generations(leader):
         catching = [info for info in generation if catches(info.pid, number)]
         if catching:
@@ -156,8 +160,9 @@ def signal_target(leader: int, number: signal.Signals) -> SignalTarget | None:
                 pids=tuple(info.pid for info in catching),
                 caught=True,
                 description=f"{who} behind {name} {leader}",
+                signal=number,
             )
-    return SignalTarget(pids=(leader,), caught=False, description=f"{name} {leader}")
+    return SignalTarget(pids=(leader,), caught=False, description=f"{name} {leader}", signal=number)
 
 
 def _generations(root: int) -> Iterator[list[ProcessInfo]]:

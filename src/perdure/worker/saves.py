@@ -7,8 +7,10 @@ whose files are durable. At most one capture is in flight; a newer save supersed
 waits, and the skipped are counted. The task's output is never blocked.
 
 A value of a chunk is *kept* once the files declared before it are in a committed checkpoint: the
-next save's, or one of perdure's own (a *support*), which holds the last save as it was and the
-files declared since.
+next save's, if the dataset was not emptied meanwhile, or one of perdure's own (a *support*). A
+support holds the last save as it was, the files of the values, and those of all values kept before.
+Where the last save has another version of such a file, the save's stays (its state belongs to it),
+and the value is not kept before the next save.
 
 Crash behaviour: nothing is visible before its record is put; the acknowledgement
 (``checkpoint_committed.json``) comes after the put is known to be ours.
@@ -20,12 +22,13 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import assert_never
 
 from perdure.clock import Clock
-from perdure.errors import CheckpointError, CheckpointTorn, OutOfSpace, PerdureError
+from perdure.errors import CheckpointTorn, OutOfSpace, PerdureError
 from perdure.journal.journal_format import Kind
 from perdure.protocol.attempt_messages import (
     Event,
@@ -40,14 +43,14 @@ from perdure.protocol.attempt_messages import (
 )
 from perdure.protocol.dataset import Dataset
 from perdure.protocol.messages import Progress, Status
-from perdure.store.capture import Announcement, Capture, Frozen
+from perdure.store.capture import Announcement, Capture, CapturedSave, Frozen
 from perdure.store.manifest import Manifest
 from perdure.store.manifest_format import encode_manifest
-from perdure.store.merging import merge
+from perdure.store.merging import changed, merge
+from perdure.worker.save_facts import SaveFacts
+from perdure.worker.save_queue import DeclaredSet, QueuedSave, QueuedValues, SaveQueue
 
 COMMIT_FILE = "checkpoint_committed.json"
-#: A full disk is tried again once older checkpoints went.
-_SPACE_TRIES = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +61,9 @@ class Committing:
         capture: makes what takes the bytes, when there is something to take.
         put: puts a save's record as the lineage's owner: its number, or None: no longer the owner.
         note: appends a line to the journal about this attempt; durable or not.
-        make_room: prunes all but what is kept for certain; whether that freed anything.
+        make_room: prunes all but what is kept for certain, and the one that is to be committed;
+            whether that freed anything.
+        declare: told files and folders that the task declared, before they are looked at.
         after_commit: called with the sequence: retention, hooks.
         lost: called when another launch owns the lineage.
         values: the chunk's values that the attempt runs, in order; None for a plain task.
@@ -69,7 +74,8 @@ class Committing:
     capture: Callable[[], Capture]
     put: Callable[[dict[str, object], bytes], int | None]
     note: Callable[[Kind, dict[str, object], bool], bool]
-    make_room: Callable[[], bool]
+    make_room: Callable[[Manifest | None], bool]
+    declare: Callable[[Dataset], None]
     after_commit: Callable[[int, Manifest], None]
     lost: Callable[[], None]
     session_dir: Path
@@ -78,70 +84,28 @@ class Committing:
     has_kept: bool = False
 
 
-@dataclass(slots=True)
-class SaveFacts:
-    """What is known about the attempt's saves, for outcome and status.
-
-    Attributes:
-        announced, committed, skipped, torn: how many.
-        point: sequence of the last checkpoint committed by this attempt.
-        committed_at: monotonic moment at which its line had been read.
-        after_notice: monotonic moment of the last save announced after the notice.
-        after_notice_durable: whether that one was committed.
-        problem: why the last save was not committed, or "".
-        resume_status: as reported, or None.
-        reported, kept: values.
-        learned_seconds: how long the last capture and commit took.
-        progress, status: of the task, for people.
-    """
-
-    announced: int = 0
-    committed: int = 0
-    skipped: int = 0
-    torn: int = 0
-    point: int | None = None
-    committed_at: float | None = None
-    after_notice: float | None = None
-    after_notice_durable: bool = False
-    problem: str = ""
-    resume_status: str | None = None
-    reported: list[int] = field(default_factory=list)
-    kept: set[int] = field(default_factory=set)
-    learned_seconds: float | None = None
-    progress: float | None = None
-    status: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _QueuedSave:
-    """A save whose files were stamped as its line was read."""
-
-    event: SaveAnnounced
-    frozen: Frozen
-    heard_at: float
-    is_after_notice: bool
-
-
 class Saves:
     """The saves of one attempt."""
 
     def __init__(self, committing: Committing, clock: Clock) -> None:
         self._with = committing
         self._clock = clock
-        self._wake = threading.Condition()
-        self._early: list[str] = []
-        self._save: _QueuedSave | None = None
-        self._values: list[ValueReported] = []
-        self._dataset = Dataset()
-        self._is_finishing = False
-        self._is_dropping = False
+        self._queue = SaveQueue()
+        self._declared = DeclaredSet()
+        self._generations: dict[int, int] = {}
         self._thread: threading.Thread | None = None
         self._notice_at: float | None = None
-        self._last: Manifest | None = committing.base
-        self._kept: Manifest | None = committing.base if committing.has_kept else None
+        base = committing.base
+        self._last_save: Manifest | None = base if base is not None and base.save else None
+        self._kept: Manifest | None = base if committing.has_kept else None
         self._failure: BaseException | None = None
+        self._making = threading.Lock()
         self._made_capture: Capture | None = None
         self.facts = SaveFacts()
+
+    def prepare(self) -> None:
+        """Make ready for the first save, where that takes a while: what is there is read."""
+        _ = self._capture
 
     def notice_is_sent(self) -> None:
         """From now on a save answers the notice."""
@@ -153,10 +117,12 @@ class Saves:
         return self._notice_at
 
     def hear(self, event: Event) -> None:
-        """An event of the attempt's messages; on the pump's thread, in the order of the lines."""
+        """An event of the attempt's messages, in the order of the lines; one thread at a time."""
         match event:
             case FilesDeclared():
-                self._queue_early(event)
+                self._declared.add(event)
+                self._queue.put_early(event)
+                self._start()
             case SaveAnnounced():
                 self._queue_save(event)
             case ValueReported():
@@ -184,63 +150,68 @@ class Saves:
         """
         if self._thread is None:
             return
-        with self._wake:
-            self._is_finishing = True
-            self._is_dropping = drop
-            self._wake.notify()
+        self._queue.finish(drop=drop)
         self._thread.join()
         if self._failure is not None:
             raise self._failure
 
     @property
     def _capture(self) -> Capture:
-        """Made at the first event: most tasks never save."""
-        if self._made_capture is None:
-            self._made_capture = self._with.capture()
-        return self._made_capture
-
-    def _queue_early(self, event: FilesDeclared) -> None:
-        with self._start():
-            if event.is_reset:
-                self._early.clear()
-                self._dataset = Dataset()
-            self._early.extend(event.files)
-            self._dataset = Dataset(
-                files=tuple(dict.fromkeys((*self._dataset.files, *event.files))),
-                dirs=tuple(dict.fromkeys((*self._dataset.dirs, *event.dirs))),
-            )
+        """Made once, at the first event, by whichever thread needs it: most tasks never save."""
+        with self._making:
+            if self._made_capture is None:
+                self._made_capture = self._with.capture()
+            return self._made_capture
 
     def _queue_save(self, event: SaveAnnounced) -> None:
-        line_at_ns = time.time_ns()
         now = self._clock.monotonic()
-        frozen = self._capture.freeze(
-            Announcement(
-                save=event.n,
-                line_at_ns=line_at_ns,
-                state=event.state,
-                file=event.file,
-                files=event.dataset.files,
-                folders=event.dataset.dirs,
+        frozen = self._freeze(event.n, event.dataset, state=event.state, file=event.file)
+        is_after = self._notice_at is not None and now >= self._notice_at
+        self.facts.announce(event.n, at=now, is_after_notice=is_after)
+        superseded = self._queue.put_save(
+            QueuedSave(
+                event=event,
+                frozen=frozen,
+                heard_at=now,
+                is_after_notice=is_after,
+                generation=self._declared.generation,
             )
         )
-        is_after = self._notice_at is not None and now >= self._notice_at
-        with self._start():
-            self.facts.announced = event.n
-            if is_after:
-                self.facts.after_notice = now
-                self.facts.after_notice_durable = False
-            if self._save is not None:
-                self._capture.drop(self._save.frozen)
-                self.facts.skipped += 1
-            self._save = _QueuedSave(
-                event=event, frozen=frozen, heard_at=now, is_after_notice=is_after
-            )
+        if superseded is not None:
+            self._capture.drop(superseded.frozen)
+            self.facts.skipped += 1
+        self._start()
 
     def _queue_value(self, event: ValueReported) -> None:
         self.facts.reported.append(event.value)
+        self._generations[event.value] = self._declared.generation
         self._with.note(Kind.REPORTED, {"values": [event.value]}, False)
-        with self._start():
-            self._values.append(event)
+        values = QueuedValues(values=(event.value,), dataset=self._declared.dataset)
+        waiting = self._queue.waiting_values()
+        if waiting is not None:
+            if waiting.frozen is not None:
+                self._capture.drop(waiting.frozen)
+            values = waiting.joined(values)
+        if not values.dataset.is_empty:
+            save = self._last_save.save if self._last_save is not None else 0
+            values = replace(values, frozen=self._freeze(save, values.dataset))
+        self._queue.put_values(values)
+        self._start()
+
+    def _freeze(
+        self, save: int, dataset: Dataset, *, state: str | None = None, file: str | None = None
+    ) -> Frozen:
+        """The files as they are now; first of all, so that nothing comes between."""
+        return self._capture.freeze(
+            Announcement(
+                save=save,
+                line_at_ns=time.time_ns(),
+                state=state,
+                file=file,
+                files=dataset.files,
+                folders=dataset.dirs,
+            )
+        )
 
     def _refused(self, event: Refused) -> None:
         self._note("message", f"line {event.line_number}: {event.name} refused: {event.reason}")
@@ -248,149 +219,162 @@ class Saves:
             self.facts.announced = event.save
             self.facts.problem = event.reason
 
-    @contextlib.contextmanager
-    def _start(self) -> Iterator[None]:
-        """Hold the queue's lock; wake the capture thread afterwards, starting it at first."""
-        with self._wake:
-            yield
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="perdure-capture", daemon=True
-                )
-                self._thread.start()
-            self._wake.notify()
+    def _start(self) -> None:
+        """Start the capture thread, once there is something to do."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="perdure-capture", daemon=True)
+            self._thread.start()
 
     def _run(self) -> None:
         try:
-            while self._step():
-                pass
+            while (work := self._queue.take()) is not None:
+                match work:
+                    case QueuedSave():
+                        self._take(work)
+                    case QueuedValues():
+                        self._keep(work)
+                    case tuple():
+                        self._take_early(work)
+                    case _:
+                        assert_never(work)
         except BaseException as error:  # noqa: BLE001 - raised again by `finish`
             self._failure = error
+        finally:
+            for frozen in self._queue.dropped():
+                self._capture.drop(frozen)
 
-    def _step(self) -> bool:
-        """One piece of work of the capture thread; False when there will be no more."""
-        with self._wake:
-            while not (self._save or self._values or self._early or self._is_finishing):
-                self._wake.wait()
-            if self._is_finishing and (self._is_dropping or not (self._save or self._values)):
-                self._drop_rest()
-                return False
-            save, self._save = self._save, None
-            values: list[ValueReported] = []
-            early: list[str] = []
-            dataset = self._dataset
-            if save is None:
-                values, self._values = self._values, []
-            if save is None and not values:
-                early, self._early = self._early, []
-        if save is not None:
-            self._take(save)
-        elif values:
-            self._keep(values, dataset)
-        else:
-            self._capture.announce(tuple(early))
-        return True
-
-    def _drop_rest(self) -> None:
-        if self._save is not None:
-            self._capture.drop(self._save.frozen)
-            self._save = None
-        self._values.clear()
-        self._early.clear()
-
-    def _take(self, save: _QueuedSave) -> None:
-        """Capture and commit one save; what goes wrong is noted and harms no other."""
+    def _take_early(self, events: tuple[FilesDeclared, ...]) -> None:
+        """Tell what was declared, and take its bytes while the task runs; a save takes the rest."""
+        files = tuple(dict.fromkeys(path for event in events for path in event.files))
+        dirs = tuple(dict.fromkeys(path for event in events for path in event.dirs))
+        self._with.declare(Dataset(files=files, dirs=dirs))
         try:
-            captured = self._capture.take(save.frozen)
-        except CheckpointTorn as error:
-            self.facts.torn += 1
-            self._not_committed(save, error)
-            return
+            self._capture.announce(files)
         except PerdureError as error:
-            self._not_committed(save, error)
-            if isinstance(error, OutOfSpace) and self._with.make_room():
-                self._note("save", "older checkpoints were pruned because no space was left")
+            self._note("save", f"no bytes were taken early: {error.message}")
+
+    def _take(self, save: QueuedSave) -> None:
+        """Capture and commit one save; what goes wrong is noted and harms no other."""
+        if save.event.file is not None:
+            self._with.declare(Dataset(files=(save.event.file,)))
+        captured = self._captured(save.frozen, f"save {save.event.n}")
+        if isinstance(captured, PerdureError):
+            self.facts.problem = captured.message
             return
-        for note in captured.notes:
-            self._note("save", note)
         manifest = captured.manifest
-        if self._kept is not None:
-            manifest = merge(manifest, self._kept)  # a RESET forgets no kept value's files
+        if self._kept is not None:  # a RESET forgets no kept value's files
+            manifest = _as_taken(merge(manifest, self._kept), captured)
         sequence = self._commit(manifest, save.event.reported, is_support=False)
         if sequence is None:
             return
-        self.facts.committed += 1
-        self.facts.problem = ""
-        self.facts.committed_at = save.heard_at
-        self.facts.learned_seconds = self._clock.monotonic() - save.heard_at
-        if save.is_after_notice:
-            self.facts.after_notice_durable = True
+        self._last_save = manifest
+        if self._kept is not None:
+            self._kept = manifest  # the older one's packs may be pruned by now
+        now = self._clock.monotonic()
+        self.facts.commit(
+            heard_at=save.heard_at,
+            took_seconds=now - save.heard_at,
+            is_after_notice=save.is_after_notice,
+        )
         self._acknowledge(save.event.n, sequence)
-        self._values_kept(save.event.reported, sequence, manifest)
+        covered = [v for v in save.event.reported if self._generations[v] == save.generation]
+        self._values_kept(covered, sequence, manifest)
 
-    def _keep(self, values: list[ValueReported], dataset: Dataset) -> None:
+    def _keep(self, queued: QueuedValues) -> None:
         """Make the files declared before these values durable; then they are kept."""
-        numbers = tuple(event.value for event in values if event.value not in self.facts.kept)
-        if not numbers:
-            return
-        if all(event.declared == 0 for event in values) or dataset.is_empty:
+        numbers = tuple(value for value in queued.values if value not in self.facts.kept)
+        if not numbers or queued.dataset.is_empty:
+            if queued.frozen is not None:
+                self._capture.drop(queued.frozen)
             self._values_kept(numbers, None, None)
             return
-        announcement = Announcement(
-            save=self._last.save if self._last is not None else 0,
-            line_at_ns=time.time_ns(),
-            files=dataset.files,
-            folders=dataset.dirs,
-        )
-        try:
-            captured = self._capture.take(self._capture.freeze(announcement))
-        except PerdureError as error:
-            self._note("kept", f"values {_listed(numbers)} are not kept yet: {error.message}")
+        last = self._last_save
+        frozen = queued.frozen or self._freeze(last.save if last else 0, queued.dataset)
+        captured = self._captured(frozen, f"values {_listed(numbers)} are not kept yet, files")
+        if isinstance(captured, PerdureError):
+            self._queue.owe(replace(queued, values=numbers))
             return
         manifest = captured.manifest
-        if self._last is not None:
-            manifest = merge(self._last, manifest)
+        if self._kept is not None:
+            manifest = merge(manifest, self._kept)
+        if last is not None:
+            other = changed(last, captured.manifest)
+            if other:
+                self._queue.owe(replace(queued, values=numbers))
+                self._note(
+                    "kept",
+                    f"values {_listed(numbers)} are not kept before the next save:"
+                    f" {other[0]} has changed since the last one",
+                )
+                return
+            manifest = merge(last, manifest)
+        manifest = _as_taken(manifest, captured)
         sequence = self._commit(manifest, numbers, is_support=True)
         if sequence is not None:
+            self._kept = manifest
             self._values_kept(numbers, sequence, manifest)
+
+    def _captured(self, frozen: Frozen, what: str) -> CapturedSave | PerdureError:
+        """The bytes, durable; or why they could not be taken, which is noted."""
+        try:
+            try:
+                captured = self._capture.take(frozen)
+            except OutOfSpace as error:
+                if not self._with.make_room(None):
+                    raise
+                self._note("save", f"{error.message}: older checkpoints were pruned")
+                captured = self._capture.take(frozen)
+        except PerdureError as error:
+            is_torn = isinstance(error, CheckpointTorn)
+            self.facts.torn += is_torn
+            how = "torn" if is_torn else "not taken"
+            self._note("save", f"{what} {how}: {error.message}")
+            return error
+        for note in captured.notes:
+            self._note("save", note)
+        return captured
 
     def _commit(
         self, manifest: Manifest, reported: Iterable[int], *, is_support: bool
     ) -> int | None:
         """Put the record; its sequence, or None where it was not put."""
-        header, payload = encode_manifest(manifest)
+        try:
+            header, payload = encode_manifest(manifest)
+        except PerdureError as error:  # it describes more than a checkpoint may have
+            self._not_put(error)
+            return None
         if is_support:
             header["support"] = True
         if self._with.values is not None:
             done = {*reported, *self.facts.kept}
             header["first_incomplete"] = next((v for v in self._with.values if v not in done), None)
-        sequence = self._put(header, payload)
+        sequence = self._put(manifest, {"kind": "save", **header}, payload)
         if sequence is None:
             return None
-        self._last = manifest
         self.facts.point = sequence
         self._with.after_commit(sequence, manifest)
         return sequence
 
-    def _put(self, header: dict[str, object], payload: bytes) -> int | None:
-        for last_try in (False, True):
+    def _put(self, manifest: Manifest, header: dict[str, object], payload: bytes) -> int | None:
+        try:
             try:
-                sequence = self._with.put({"kind": "save", **header}, payload)
+                sequence = self._with.put(header, payload)
             except OutOfSpace as error:
-                if last_try or not self._with.make_room():
-                    self.facts.problem = error.message
-                    self._note("save", f"not committed: {error.message}")
-                    return None
-            except PerdureError as error:
-                self.facts.problem = error.message
-                self._note("save", f"not committed: {error.message}")
-                return None
-            else:
-                if sequence is None:
-                    self.facts.problem = "another worker owns the task"
-                    self._with.lost()
-                return sequence
-        return None
+                if not self._with.make_room(manifest):
+                    raise
+                self._note("save", f"{error.message}: older checkpoints were pruned")
+                sequence = self._with.put(header, payload)
+        except PerdureError as error:
+            self._not_put(error)
+            return None
+        if sequence is None:
+            self.facts.problem = "another worker owns the task"
+            self._with.lost()
+        return sequence
+
+    def _not_put(self, error: PerdureError) -> None:
+        self.facts.problem = error.message
+        self._note("save", f"not committed: {error.message}")
 
     def _values_kept(
         self, values: Iterable[int], sequence: int | None, manifest: Manifest | None
@@ -414,13 +398,14 @@ class Saves:
             new.write_text(text, encoding="utf-8")
             new.replace(path)
 
-    def _not_committed(self, save: _QueuedSave, error: PerdureError) -> None:
-        self.facts.problem = error.message
-        what = "torn" if isinstance(error, CheckpointError) else "not taken"
-        self._note("save", f"save {save.event.n} {what}: {error.message}")
-
     def _note(self, what: str, text: str) -> None:
         self._with.note(Kind.NOTED, {"what": what, "text": text}, False)
+
+
+def _as_taken(merged: Manifest, captured: CapturedSave) -> Manifest:
+    """A merged description is of this attempt, and stored what was stored just now."""
+    taken = captured.manifest
+    return replace(merged, attempt=taken.attempt, launch=taken.launch, new_bytes=taken.new_bytes)
 
 
 def _listed(values: tuple[int, ...]) -> str:

@@ -7,8 +7,12 @@ opposite order, whatever became of the task, and nothing that was started in it 
 Source: Open Job Description, "How jobs are run"; design 8 (environments exited with the time left).
 """
 
+from dataclasses import replace
+from datetime import timedelta
+
 from perdure.errors import PerdureError
 from perdure.policy.outcome import Cause, NotStarted
+from perdure.store.layout import StepKey
 from perdure.template import (
     ActionName,
     Environment,
@@ -101,7 +105,7 @@ class StepSessions:
 
     def _enter(self, session: OpenJdSession) -> NotStarted | None:
         for environment in (*self._context.job.environments, *self._context.step.environments):
-            stop = self._context.board.stops_all()
+            stop = self._context.board.stops_all(StepKey(self._context.step.index))
             if stop is not None:
                 return NotStarted(cause=Cause.ENTER, reason="it was stopped before")
             try:
@@ -137,8 +141,24 @@ class StepSessions:
             else:
                 session.leave(output)
 
-        order = ActionOrder(start=start, resolved=self._resolved(environment, name), may_leave=True)
+        resolved = self._resolved(environment, name)
+        order = ActionOrder(
+            start=start,
+            resolved=resolved if is_enter else self._in_time(resolved),
+            may_leave=True,
+            is_leaving=not is_enter,
+        )
         return run_action(self._context, session, order)
+
+    def _in_time(self, resolved: ResolvedAction) -> ResolvedAction:
+        """An environment is left in the time that the host still has."""
+        stop = self._context.board.stops_all(StepKey(self._context.step.index))
+        if stop is None or stop.deadline is None:
+            return resolved
+        seconds = max(0.0, stop.deadline - self._context.clock.monotonic())
+        left = timedelta(seconds=seconds)
+        timeout = left if resolved.timeout is None else min(left, resolved.timeout)
+        return replace(resolved, timeout=timeout)
 
     def _resolved(self, environment: Environment, name: ActionName) -> ResolvedAction:
         """The clock and the cancelation of an environment's action, or of the hook around it."""

@@ -4,15 +4,14 @@ The order at the end is design 8's: nothing of the task is left, captures are co
 then the outcome is written with the release of the lineage.
 """
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from pathlib import Path
 
-from perdure.clock import to_text
 from perdure.errors import CheckpointCorrupt, OutOfSpace, PerdureError, StoreUnavailable
-from perdure.journal.journal_format import Kind
 from perdure.policy.notice import Capturing
 from perdure.policy.outcome import (
     AttemptFacts,
@@ -28,21 +27,22 @@ from perdure.policy.outcome import (
 from perdure.protocol.attempt_messages import AttemptMessages, ChunkContext
 from perdure.store.manifest import Manifest
 from perdure.store.restore import Restored
-from perdure.template import NotifyThenTerminate, ResolvedAction, TaskParameters
-from perdure.worker.action_output import Hearing, MessagesFile
+from perdure.template import NotifyThenTerminate, ResolvedAction, Terminate
+from perdure.worker.action_output import Hearing
 from perdure.worker.actions import ActionOrder, ActionResult, run_action
+from perdure.worker.attempt_record import AttemptOrder, AttemptRecord
 from perdure.worker.context import LaunchContext
-from perdure.worker.host import this_host
 from perdure.worker.job_records import LineageId
 from perdure.worker.machine import Facts, Intent, Interrupt
 from perdure.worker.memory import memory_proof, oom_kills
+from perdure.worker.messages_file import MessagesFile
 from perdure.worker.processes import SignalTarget
 from perdure.worker.saves import COMMIT_FILE, Committing, Saves
 from perdure.worker.sessions import StepSessions
 from perdure.worker.stops import Stop
 from perdure.worker.task_environment import AttemptVariables
-from perdure.worker.task_store import TaskStore
-from perdure.worker.tree import ActionTree
+from perdure.worker.task_store import CaptureSurroundings, TaskStore
+from perdure.worker.tree import ActionTree, Hold
 from perdure.worker.workspaces.openjd import OpenJdSession
 
 _OWN_FOLDER = ".perdure-task"
@@ -50,33 +50,12 @@ _MESSAGES = "messages"
 _CHECKPOINTS = "perdure_checkpoints"
 #: Without anything known about the host: save at least this often (15 minutes).
 DEFAULT_INTERVAL_SECONDS = 900
+_LONGEST_FREEZE_SECONDS = 60.0
 _START_CAUSES: Mapping[type[PerdureError], Cause] = {
     CheckpointCorrupt: Cause.NOT_VERIFIED,
     OutOfSpace: Cause.RESTORE,
     StoreUnavailable: Cause.STORE,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptOrder:
-    """One attempt to run.
-
-    Attributes:
-        parameters: what it runs (a piece of a chunk, where that was split).
-        is_resume: onCheckpointResume, else onRun.
-        base: the checkpoint whose files are put back, or None.
-        values, kept: of the chunk; None and empty for a plain task.
-        notes: what is to be said at once about this start.
-    """
-
-    lineage: LineageId
-    parameters: TaskParameters
-    attempt: int
-    is_resume: bool = False
-    base: int | None = None
-    values: tuple[int, ...] | None = None
-    kept: frozenset[int] = frozenset()
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +91,9 @@ class TaskAttempt:
         self._order = order
         self._after_commit = after_commit
         self._running = running
-        self._notice: Notice | None = None
+        self._record = AttemptRecord(context, order.lineage, order.attempt)
         self._stop: Stop | None = None
+        self._signal_name = "SIGKILL"
         self._began = context.clock.monotonic()
         self.saves: Saves | None = None
         self.tree: ActionTree | None = None
@@ -125,8 +105,7 @@ class TaskAttempt:
 
     def run(self) -> Outcome:
         """Run it to its end; the outcome is in the journal when this returns. Blocks."""
-        start_offset = self._context.log.begin_attempt()
-        self._write_begun(start_offset)
+        self._record.begin(self._order)
         self._running(self)
         try:
             started = self._start()
@@ -139,7 +118,9 @@ class TaskAttempt:
                 outcome = judge(self._facts(result, memory_proof(kills, oom_kills())))
         finally:
             self._running(None)
-        self._write_outcome(outcome, result, start_offset)
+            self._store.end()
+        facts = self.saves.facts if self.saves is not None else None
+        self._record.end(self._order, outcome, result, facts)
         return outcome
 
     def _start(self) -> Started | NotStarted:
@@ -155,6 +136,9 @@ class TaskAttempt:
         session = self._sessions.ready()
         if isinstance(session, NotStarted):
             return session
+        # Of the task before, if there was one; what this one had there is put back.
+        shutil.rmtree(session.working_directory / _CHECKPOINTS, ignore_errors=True)
+        self._store.sweep()
         if self._order.base is None:
             return Started(session=session, base=None, restored=None)
         try:
@@ -163,17 +147,25 @@ class TaskAttempt:
             cause = _START_CAUSES.get(type(error), Cause.RESTORE)
             return NotStarted(cause=cause, reason=error.message)
         for note in (*restored.notes, *restored.input_changes):
-            self._note("restore", note)
+            self._record.note("restore", note)
         for displaced in restored.displaced:
-            self._note("restore", f"{displaced.path}: what was there is now {displaced.name}")
+            self._record.note(
+                "restore", f"{displaced.path}: what was there is now {displaced.name}"
+            )
         return Started(session=session, base=base, restored=restored)
 
     def _run_action(self, started: Started) -> ActionResult:
         session = started.session
         resolved = self._resolved()
-        self.saves = saves = Saves(self._committing(started), self._context.clock)
-        hearing = Hearing(self._messages(), saves.hear)
         variables = self._variables(session, resolved)
+        # By the clock that stamps files: whatever the task writes is not older.
+        began_at_ns = _touch(variables.messages_file)
+        self.saves = saves = Saves(
+            self._committing(started, resolved, began_at_ns), self._context.clock
+        )
+        if started.base is not None:
+            saves.prepare()
+        hearing = Hearing(self._messages(), saves.hear)
         step, symbols = self._context.step, self._context.step.symbols
         script = step.run_script
         if self._order.is_resume:
@@ -220,13 +212,25 @@ class TaskAttempt:
             ),
         )
 
-    def _committing(self, started: Started) -> Committing:
+    def _committing(
+        self, started: Started, resolved: ResolvedAction, began_at_ns: int
+    ) -> Committing:
         session_dir = started.session.working_directory
+        surroundings = CaptureSurroundings(
+            session_dir=session_dir,
+            base=started.base,
+            began_at_ns=began_at_ns,
+            freezer=self._frozen,
+            is_made_anew=started.session.is_own,
+            told=lambda text: self._record.note("save", text),
+            freeze_limit_seconds=_freeze_limit(resolved),
+        )
         return Committing(
-            capture=lambda: self._store.capture(session_dir, started.base, self._frozen),
+            capture=lambda: self._store.capture(surroundings),
             put=self._store.put,
-            note=self._append,
-            make_room=lambda: self._store.prune(is_full=True),
+            note=self._record.append,
+            make_room=lambda manifest: self._store.prune(is_full=True, in_flight=manifest),
+            declare=lambda dataset: self._store.declare(dataset, session_dir),
             after_commit=self._committed,
             lost=self._lost,
             session_dir=session_dir,
@@ -267,34 +271,36 @@ class TaskAttempt:
         if tree is None:
             yield
             return
-        tree.stop()
+        tree.hold(Hold.SAVING)
         try:
             yield
         finally:
-            tree.resume()
+            tree.release(Hold.SAVING)
 
     def _on_notice(self, target: SignalTarget) -> None:
         """A signal is about to be sent; from now on a save answers it."""
         assert self.saves is not None
         self.saves.notice_is_sent()
-        self._note("notice", f"the signal was sent to {target.description}")
+        self._signal_name = target.signal.name
+        self._record.note("notice", f"{target.signal.name} was sent to {target.description}")
         if not target.caught:
-            self._note("notice", f"{target.description} does not catch it")
+            self._record.note("notice", f"{target.description} does not catch it")
 
     def _on_stop(self, stop: Stop, interrupt: Interrupt) -> None:
         if self._stop is None or stop.intent is Intent.CANCEL:
             self._stop = stop
         if interrupt.signal is not None:
-            self._note("notice", f"{stop.intent.value} asked by the {stop.by}")
+            self._record.note("notice", f"{stop.intent.value} asked by the {stop.by}")
 
     def _capturing(self) -> Capturing:
         learned = self.saves.facts.learned_seconds if self.saves is not None else None
         return Capturing(learned=timedelta(seconds=learned) if learned is not None else None)
 
     def _finish_captures(self, facts: Facts) -> None:
-        """Drop what waits where the work is done anyway, or another worker owns it."""
+        """Drop what waits where the work is done anyway, or abandoned."""
         assert self.saves is not None
-        self.saves.finish(drop=facts.exit_code == 0 and facts.intent is None)
+        is_done = facts.exit_code == 0 and facts.intent is None
+        self.saves.finish(drop=is_done or facts.intent is Intent.CANCEL)
 
     def _committed(self, sequence: int, manifest: Manifest) -> None:
         self._store.remember(sequence, manifest)
@@ -315,7 +321,8 @@ class TaskAttempt:
         )
 
     def _judge_not_started(self, why: NotStarted) -> Outcome:
-        stop = self._stop or self._context.board.stops_all()
+        board = self._context.board
+        stop = self._stop or board.stops_task(self.lineage.step, self.lineage.task)
         notice = None
         if stop is not None and stop.intent is Intent.SUSPEND:
             notice = Notice(by=By(stop.by))
@@ -345,7 +352,7 @@ class TaskAttempt:
             out_of_memory=out_of_memory if code not in (0, None) else None,
             timed_out_seconds=timeout.total_seconds() if timeout is not None else None,
             all_values_kept=self._order.values is not None and done >= set(self._order.values),
-            notice=_notice(facts),
+            notice=_notice(facts, self._signal_name),
             save_after_notice=self._save_after_notice(),
             killed_by_us=facts.killed,
             point=self.saves.facts.point or self._order.base,
@@ -368,69 +375,27 @@ class TaskAttempt:
         since = self.saves.facts.committed_at or self._began
         return self._context.clock.monotonic() - since
 
-    def _write_begun(self, offset: int) -> None:
-        step = self._context.step
-        action = "onCheckpointResume" if self._order.is_resume else "onRun"
-        self._append(
-            Kind.BEGUN,
-            {
-                "action": action,
-                "base": self._order.base,
-                "values": self._order.parameters.texts() if step.space.names else None,
-                "log": offset,
-                "host": this_host().host,
-                "at": to_text(self._context.clock.now()),
-            },
-            False,
-        )
-        for note in self._order.notes:
-            self._note("start", note)
 
-    def _write_outcome(self, outcome: Outcome, result: ActionResult | None, offset: int) -> None:
-        """The outcome releases the lineage: nothing of the attempt is left."""
-        facts = self.saves.facts if self.saves is not None else None
-        fields: dict[str, Any] = {
-            "state": outcome.state.value,
-            "cause": outcome.cause.value if outcome.cause is not None else None,
-            "by": outcome.by.value if outcome.by is not None else None,
-            "reason": outcome.reason,
-            "exit_code": result.facts.exit_code if result is not None else None,
-            "ran": round(result.ran_seconds, 3) if result is not None else 0.0,
-            "log": [offset, self._context.log.offset],
-            "at": to_text(self._context.clock.now()),
-        }
-        if facts is not None and facts.announced:
-            fields["saves"] = {
-                "announced": facts.announced,
-                "committed": facts.committed,
-                "skipped": facts.skipped,
-                "torn": facts.torn,
-            }
-        if self._order.is_resume:
-            status = facts.resume_status if facts is not None else None
-            fields["resume_status"] = status or "unknown"
-        if result is not None and result.failure and outcome.state.value == "FAILED":
-            fields["failure"] = result.failure
-        self._append(Kind.OUTCOME, fields, False)
-        self._append(Kind.RELEASED, {}, False)
+def _touch(path: Path) -> int:
+    """When a file of the session folder was written just now, by its file system."""
+    path.touch(mode=0o600)
+    return path.lstat().st_ctime_ns
 
-    def _append(self, kind: Kind, fields: Mapping[str, object], durable: bool) -> bool:  # noqa: FBT001
-        key = {
-            "step": self.lineage.step,
-            "task": self.lineage.task,
-            "attempt": self._order.attempt,
-        }
-        return self._context.journal.append(kind, {**key, **fields}, durable=durable)
 
-    def _note(self, what: str, text: str) -> None:
-        self._append(Kind.NOTED, {"what": what, "text": text}, False)
+def _freeze_limit(resolved: ResolvedAction) -> float:
+    """How long the task may stand still for a save: a notice must not find it so for long."""
+    match resolved.suspend:
+        case NotifyThenTerminate(notify_period=period):
+            return min(_LONGEST_FREEZE_SECONDS, period.total_seconds() / 4)
+        case Terminate():
+            return _LONGEST_FREEZE_SECONDS
 
 
 def _exit(code: int) -> Exit:
     return Exit(signal=-code) if code < 0 else Exit(code=code)
 
 
-def _notice(facts: Facts) -> Notice | None:
+def _notice(facts: Facts, signal_name: str) -> Notice | None:
     """The notice, where a suspension was asked for."""
     if facts.intent is not Intent.SUSPEND:
         return None
@@ -438,4 +403,5 @@ def _notice(facts: Facts) -> Notice | None:
         by=By(facts.by),
         sent_before_exit=facts.notice_sent,
         signal_caught=facts.signal_caught,
+        signal_name=signal_name,
     )

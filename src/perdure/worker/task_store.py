@@ -6,9 +6,10 @@ was first claimed, when its attempts ran, and what its checkpoints recorded.
 Source: design 3 (rule 3), 6, 7.
 """
 
+import math
 import os
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -16,23 +17,27 @@ from pathlib import Path
 from perdure.clock import Clock, from_text
 from perdure.errors import PerdureError
 from perdure.policy.retention import Retention, Stock, Stored, victims, victims_when_full
+from perdure.protocol.dataset import Dataset
 from perdure.store import layout
 from perdure.store.capture import Capture, CaptureSettings
 from perdure.store.deleting import delete_pruned, packs_to_prune
 from perdure.store.driver import Driver
 from perdure.store.layout import JobId, LaunchId
-from perdure.store.lineage import Claim, Lineage, Save, fold_lineage
+from perdure.store.lineage import SHARE, Claim, Lineage, Save, fold_lineage
 from perdure.store.log import Entry, Log, Refused
-from perdure.store.manifest import Kept, Manifest, RootKind
+from perdure.store.manifest import Manifest, RootKind
 from perdure.store.manifest_format import decode_manifest
 from perdure.store.outside_decision import Choice, Content, Window
-from perdure.store.ownership import Ownership
-from perdure.store.packs import BlockIndex, PackWriter
+from perdure.store.ownership import Ownership, recorded_contents
+from perdure.store.packs import BlockIndex, PackWriter, listed_packs
 from perdure.store.restore import Restored, RestoreRequest, restore
 from perdure.store.roots import Roots
 from perdure.worker.claiming import append_as_owner
+from perdure.worker.declared import DeclaredFile, Neighbours
 from perdure.worker.job_records import LineageId
 
+#: No more often are other launches' lists read while a folder is walked.
+_NEIGHBOURS_SECONDS = 0.2
 _CHOICES = {"stop": Choice.ASK, "overwrite": Choice.OVERWRITE, "keep": Choice.KEEP}
 
 
@@ -47,6 +52,9 @@ class TaskStorePlan:
         windows: when earlier attempts ran.
         outside: folders and files that the job may use beside the session folder.
         choice: what to do about conflicts: stop, overwrite or keep.
+        declared: where this launch says what its tasks declare outside.
+        neighbours: what all launches say.
+        over: launches that had ended when this attempt was claimed.
     """
 
     driver: Driver
@@ -57,6 +65,9 @@ class TaskStorePlan:
     share: Claim | None
     log: Log
     clock: Clock
+    declared: DeclaredFile
+    neighbours: Neighbours
+    over: frozenset[LaunchId] = frozenset()
     windows: tuple[Window, ...] = ()
     outside: tuple[Path, ...] = ()
     append_globs: tuple[str, ...] = ()
@@ -71,6 +82,8 @@ class TaskStore:
 
     plan: TaskStorePlan
     _manifests: dict[int, Manifest] = field(default_factory=dict)
+    _capture: Capture | None = None
+    _dirs: set[str] = field(default_factory=set)
 
     @property
     def packs(self) -> str:
@@ -116,21 +129,16 @@ class TaskStore:
         )
         return manifest, restored
 
-    def capture(
-        self,
-        session_dir: Path,
-        base: Manifest | None,
-        freezer: Callable[[], AbstractContextManager[None]],
-    ) -> Capture:
-        """What takes this attempt's saves."""
+    def capture(self, surroundings: "CaptureSurroundings") -> Capture:
+        """What takes this attempt's saves; made once an attempt."""
         index = BlockIndex()
-        if base is not None:
-            index.add_manifest(base, without=self._pruned_packs())
+        if surroundings.base is not None:
+            index.add_manifest(surroundings.base, without=self._pruned_packs())
         plan = self.plan
-        now_ns = int(plan.clock.now().timestamp() * 1e9)
         first = plan.share or (self.lineage().claims or (plan.claim,))[0]
-        return Capture(
-            Roots(session_dir, plan.outside),
+        began_at_ns = surroundings.began_at_ns
+        self._capture = Capture(
+            Roots(surroundings.session_dir, plan.outside),
             PackWriter(
                 plan.driver,
                 self.packs,
@@ -143,14 +151,43 @@ class TaskStore:
                 launch=plan.launch,
                 append_globs=plan.append_globs,
                 records_outside=plan.records_outside,
+                freeze_limit_seconds=surroundings.freeze_limit_seconds,
+                is_made_anew=surroundings.is_made_anew,
             ),
             ownership=Ownership(
-                first_claim_at_ns=_nanoseconds(first.at) or now_ns,
-                attempt_began_at_ns=now_ns,
+                first_claim_at_ns=_nanoseconds(first.at) or began_at_ns,
+                attempt_began_at_ns=began_at_ns,
                 recorded=frozenset(self._recorded()),
+                is_declared_elsewhere=_Elsewhere(plan, self._dirs, surroundings),
             ),
-            freezer=freezer,
+            freezer=surroundings.freezer,
         )
+        return self._capture
+
+    def declare(self, dataset: Dataset, session_dir: Path) -> None:
+        """Say which files outside of the session folder the task declared."""
+        inside = (f"{session_dir}/", f"{session_dir.resolve()}/")
+        outside = Dataset(
+            files=tuple(path for path in dataset.files if not path.startswith(inside)),
+            dirs=tuple(path for path in dataset.dirs if not f"{path}/".startswith(inside)),
+        )
+        self._dirs.update(path.rstrip("/") or "/" for path in outside.dirs)
+        if not outside.is_empty:
+            with suppress(PerdureError):  # a store that is full or away stops no task
+                self.plan.declared.add(self.plan.lineage, self.plan.claim.attempt, outside)
+
+    def end(self) -> None:
+        """Nothing of the attempt is left: what it declared changes no more."""
+        at_ns = int(self.plan.clock.now().timestamp() * 1e9)
+        with suppress(PerdureError):
+            self.plan.declared.end(self.plan.lineage, self.plan.claim.attempt, at_ns=at_ns)
+
+    def sweep(self) -> None:
+        """Remove what dead writers left unfinished: the lineage is ours alone from now on."""
+        if self.plan.claim.number == SHARE:
+            return  # nobody was here before
+        with suppress(PerdureError):
+            self.plan.driver.sweep(self.packs, older_than_seconds=0)
 
     def put(self, header: Mapping[str, object], payload: bytes) -> int | None:
         """Commit a save as the owner; its sequence, or None: no longer the owner."""
@@ -160,18 +197,21 @@ class TaskStore:
         """A checkpoint that was committed here."""
         self._manifests[number] = manifest
 
-    def prune(self, *, is_full: bool = False) -> bool:
+    def prune(self, *, is_full: bool = False, in_flight: Manifest | None = None) -> bool:
         """Prune what retention lets go; whether anything went. Never raises for a bad store.
+
+        For the capture thread: what it takes rests on no pruned pack afterwards. The packs of a
+        checkpoint that is captured and not yet put (``in_flight``) stay.
 
         The record is put at exactly the number after the log that was judged by; a claim or branch
         there ends the ownership, anything else is judged again.
         """
         try:
-            return self._prune(is_full=is_full)
+            return self._prune(is_full=is_full, in_flight=in_flight)
         except PerdureError:
             return False
 
-    def _prune(self, *, is_full: bool) -> bool:
+    def _prune(self, *, is_full: bool, in_flight: Manifest | None) -> bool:
         while True:
             lineage = self.lineage()
             if lineage.owner is None or lineage.owner.number != self.plan.claim.number:
@@ -179,8 +219,12 @@ class TaskStore:
             gone = self._victims(lineage, is_full=is_full)
             if not gone:
                 return False
+            kept = () if in_flight is None else (in_flight,)
             packs = packs_to_prune(
-                (self.manifest(number) for number in gone), self._living(lineage, gone)
+                [self.manifest(number) for number in gone],
+                [*self._living(lineage, gone), *kept],
+                listed=listed_packs(self.plan.driver, self.packs),
+                ended=_ended(lineage, self.plan.launch),
             )
             record = {
                 "kind": "prune",
@@ -190,6 +234,8 @@ class TaskStore:
             }
             match self.plan.log.append(record):
                 case Entry():
+                    if self._capture is not None:
+                        self._capture.forget(frozenset(packs))
                     self._delete(gone)
                     return True
                 case Refused():
@@ -243,18 +289,72 @@ class TaskStore:
         return frozenset(layout.PackId(pack) for pack in self.lineage().pruned_packs)
 
     def _recorded(self) -> dict[str, frozenset[Content]]:
-        """Every content of outside files that the lineage's checkpoints hold, by path."""
-        found: dict[str, set[Content]] = {}
+        """Every content of outside files that the lineage's checkpoints hold, by path.
+
+        A checkpoint that cannot be read says nothing: what only it holds is then not replaced.
+        """
+        manifests: list[Manifest] = []
         for save in self.lineage().saves:
-            if save.is_pruned or not _has_outside(save):
-                continue
-            manifest = self.manifest(save.number)
-            for entry in manifest.entries:
-                root = manifest.roots[entry.root]
-                if root.kind is RootKind.OUTSIDE and entry.kept is Kept.BYTES and entry.digest:
-                    content = Content(size=entry.size, digest=entry.digest)
-                    found.setdefault(manifest.shown_path(entry), set()).add(content)
-        return {path: frozenset(contents) for path, contents in found.items()}
+            if not save.is_pruned and _has_outside(save):
+                with suppress(PerdureError):
+                    manifests.append(self.manifest(save.number))
+        return recorded_contents(manifests)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureSurroundings:
+    """What the capture of an attempt's saves needs to know of the attempt.
+
+    Attributes:
+        base: what it started from, or None.
+        began_at_ns: when, by the clock of the session folder's file system.
+        freezer: holds the session while its context is entered.
+        is_made_anew: whether a path in the session folder is the session's, not the task's.
+        told: called with what people should know.
+    """
+
+    session_dir: Path
+    base: Manifest | None
+    began_at_ns: int
+    freezer: Callable[[], AbstractContextManager[None]]
+    is_made_anew: Callable[[str], bool]
+    told: Callable[[str], None]
+    freeze_limit_seconds: float = 60.0
+
+
+class _Elsewhere:
+    """Whether another lineage declares an outside file; says once of whom it learned that."""
+
+    def __init__(
+        self, plan: TaskStorePlan, dirs: set[str], surroundings: CaptureSurroundings
+    ) -> None:
+        self._plan = plan
+        self._dirs = dirs
+        self._with = surroundings
+        self._said: set[str] = set()
+        self._read_at = -math.inf
+
+    def __call__(self, path: str) -> bool:
+        """The others' lists are read on at most a few times a second."""
+        plan = self._plan
+        now = plan.clock.monotonic()
+        if now - self._read_at > _NEIGHBOURS_SECONDS:
+            plan.neighbours.refresh(over=plan.over)
+            self._read_at = now
+        owner = plan.neighbours.owner_of(
+            path, plan.lineage, self._with.began_at_ns, ours=self._dirs, over=plan.over
+        )
+        if owner is not None and owner.task not in self._said:
+            self._said.add(owner.task)
+            self._with.told(
+                f"{path} is not part of the checkpoint: task {owner.task} declares it, too"
+            )
+        return owner is not None
+
+
+def _ended(lineage: Lineage, me: LaunchId) -> frozenset[LaunchId]:
+    """All other launches that ever held the lineage: our claim was put when they had ended."""
+    return frozenset(claim.launch for claim in lineage.claims) - {me}
 
 
 def _has_outside(save: Save) -> bool:

@@ -5,13 +5,18 @@ and are told apart by the token: every action has its own (``<launch token>.<n>`
 neither is in the action's group nor carries its token nor descends from its process can only be one
 that cleaned its environment and forked twice; being a subreaper, the worker then is its parent.
 
+The worker has children of its own (a command that asks for the host's notices): they carry the
+launch's token, not an action's, or stay in the worker's session, and are let alone.
+
 In the usual case nothing is left after the exit, and that costs one look at the worker's children.
 """
 
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
 
 from perdure.worker.processes import (
@@ -22,7 +27,17 @@ from perdure.worker.processes import (
     processes,
     reap_children,
     send,
+    token_of,
 )
+
+
+class Hold(Enum):
+    """Why an action's processes stand still; several reasons may hold at once."""
+
+    #: a save's files are being read
+    SAVING = "saving"
+    #: it is not certain that this worker still owns the task
+    OWNERSHIP = "ownership"
 
 
 class ActionTree:
@@ -45,11 +60,13 @@ class ActionTree:
         may_leave: bool = False,
     ) -> None:
         self._token = token
+        self._launch_token = token.partition(".")[0]
         self._pid = pid
         self._waited_for = waited_for
         self._may_leave = may_leave
         self._children_before = children_of_this_process()
-        self._is_stopped = False
+        self._holds: list[Hold] = []
+        self._holding = threading.Lock()
 
     def find(self) -> list[ProcessInfo]:
         """Everything of the action that is alive, by reading all of /proc."""
@@ -59,7 +76,7 @@ class ActionTree:
         if pid is not None:
             found |= {i.pid: i for i in everything if pid in (i.pid, i.group, i.session)}
             found |= {i.pid: i for i in descendants(pid, everything)}
-        for child in children_of_this_process() - self._children_before:
+        for child in self._new_children():
             found |= {i.pid: i for i in everything if i.pid == child}
             found |= {i.pid: i for i in descendants(child, everything)}
         return list(found.values())
@@ -84,21 +101,33 @@ class ActionTree:
         reap_children(waited_for)
         return killed
 
-    def stop(self) -> None:
-        """Hold all of it (SIGSTOP), repeated until nothing new was forked meanwhile."""
-        stopped: set[tuple[int, int]] = set()
-        while new := [i for i in self.find() if (i.pid, i.started) not in stopped]:
-            for info in new:
-                send(info, signal.SIGSTOP)
-                stopped.add((info.pid, info.started))
-        self._is_stopped = True
+    def hold(self, why: Hold) -> None:
+        """Stop all of it (SIGSTOP), repeated until nothing new was forked meanwhile.
 
-    def resume(self) -> None:
-        """Let it run on after `stop`; nothing to do otherwise."""
-        if self._is_stopped:
-            self._is_stopped = False
-            for info in self.find():
-                send(info, signal.SIGCONT)
+        Each call is undone by a `release` for the same reason; it runs on after the last one.
+        """
+        with self._holding:
+            self._holds.append(why)
+            stopped: set[tuple[int, int]] = set()
+            while new := [i for i in self.find() if (i.pid, i.started) not in stopped]:
+                for info in new:
+                    send(info, signal.SIGSTOP)
+                    stopped.add((info.pid, info.started))
+
+    def release(self, why: Hold) -> None:
+        """Undo one `hold`; nothing to do where there was none."""
+        with self._holding:
+            if why not in self._holds:
+                return
+            self._holds.remove(why)
+            if not self._holds:
+                for info in self.find():
+                    send(info, signal.SIGCONT)
+
+    def _new_children(self) -> list[int]:
+        """Children that the worker did not have before and did not start for itself."""
+        new = children_of_this_process() - self._children_before
+        return [pid for pid in new if not _is_own(pid, self._launch_token)]
 
     def _is_gone(self) -> bool:
         """Whether surely nothing is left: an empty group, no child that was not there before."""
@@ -112,7 +141,17 @@ class ActionTree:
                 return False
             else:
                 return False
-        return not (children_of_this_process() - self._children_before)
+        return not self._new_children()
+
+
+def _is_own(pid: int, launch_token: str) -> bool:
+    """Whether a child of this process is one that it started for itself."""
+    try:
+        if os.getsid(pid) == os.getsid(0):
+            return True
+    except ProcessLookupError:
+        return False
+    return token_of(pid) == launch_token
 
 
 def children_of_this_process() -> frozenset[int]:

@@ -123,7 +123,7 @@ def test_terminate_kills_at_once_and_counts_as_notice():
     assert machine.handle(CANCEL)[-1] == Kill()
     assert machine.facts.notice_sent
     assert machine.facts.killed
-    assert machine.facts.signal_caught is None
+    assert machine.facts.signal_caught is False
 
 
 def test_a_later_longer_notice_never_extends_the_first():

@@ -10,6 +10,8 @@ Source: openjd-sessions 0.13 and 0.14 (v0).
 """
 
 import logging
+import os
+import re
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +32,9 @@ from openjd.sessions import (
 from perdure.template import Environment, Job, Step, Symbols, TaskParameters
 from perdure.worker.action_output import ActionOutput
 from perdure.worker.workspaces import openjd_subprocess
+
+#: How `mkstemp` names the scripts and rules that the library puts into the session folder.
+_MADE_BY_LIBRARY = re.compile(r"tmp[a-z0-9_]{8}(?:\.sh|\.json)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,20 +66,28 @@ class OpenJdSession:
         self._job = plan.job
         self._id = secrets.token_hex(8)
         self._output: ActionOutput | None = None
+        self._hides = False
+        self._own_names: set[str] = set()
+        self._names_before: frozenset[str] = frozenset()
         self._entered: list[Environment] = []
         self._is_idle = threading.Event()
         _Tap.listen(self._id, record, self._is_shown)
         openjd_subprocess.steer(self._id, self._steering)
-        self._session = Session(
-            session_id=self._id,
-            job_name=plan.job.name,
-            job_parameter_values=dict(plan.job.session_parameters),
-            path_mapping_rules=list(plan.path_mapping) or None,
-            retain_working_dir=plan.retain,
-            callback=self._on_status,
-            session_root_directory=plan.root,
-            revision_extensions=plan.job.revision_extensions,
-        )
+        try:
+            self._session = Session(
+                session_id=self._id,
+                job_name=plan.job.name,
+                job_parameter_values=dict(plan.job.session_parameters),
+                path_mapping_rules=list(plan.path_mapping) or None,
+                retain_working_dir=plan.retain,
+                callback=self._on_status,
+                session_root_directory=plan.root,
+                revision_extensions=plan.job.revision_extensions,
+            )
+        except BaseException:
+            self._forget()
+            raise
+        self._own_names.add(self.files_directory.name)
 
     @property
     def working_directory(self) -> Path:
@@ -85,6 +98,16 @@ class OpenJdSession:
     def files_directory(self) -> Path:
         """Where embedded files are written: never part of a dataset."""
         return Path(self._session.files_directory)
+
+    def is_own(self, path: str) -> bool:
+        """Whether the library made what lies there: scripts, embedded files, path mapping rules.
+
+        They have other names in the next session, so that they belong to no dataset.
+
+        Args:
+            path: relative to the session folder.
+        """
+        return path.partition("/")[0] in self._own_names
 
     @property
     def is_ready(self) -> bool:
@@ -154,12 +177,20 @@ class OpenJdSession:
         try:
             self._session.cleanup()
         finally:
-            openjd_subprocess.release(self._id)
-            _Tap.forget(self._id)
+            self._forget()
+
+    def _forget(self) -> None:
+        openjd_subprocess.release(self._id)
+        _Tap.forget(self._id)
 
     def _begin(self, output: ActionOutput) -> None:
+        if self._output is not None:
+            self._hides = self._hides or self._output.is_secret
+        if self._hides:
+            output.hide()
         self._output = output
         self._is_idle.clear()
+        self._names_before = self._names()
 
     def _on_status(self, _session_id: str, status: ActionStatus) -> None:
         if status.state != ActionState.RUNNING:
@@ -167,7 +198,12 @@ class OpenJdSession:
 
     def _steering(self) -> ActionOutput:
         assert self._output is not None, "no process outside of an action"
+        new = self._names() - self._names_before
+        self._own_names.update(name for name in new if _MADE_BY_LIBRARY.fullmatch(name))
         return self._output
+
+    def _names(self) -> frozenset[str]:
+        return frozenset(os.listdir(self.working_directory))  # noqa: PTH208 - names are enough
 
     def _settle_start(self, output: ActionOutput) -> None:
         """Where the library refused before there was a process, say so like a failed start."""
@@ -179,8 +215,14 @@ class OpenJdSession:
             output.spawn_failed(self.failure)
 
     def _is_shown(self, record: logging.LogRecord) -> bool:
-        """Whether a record goes into the log: output does already, but for hidden values."""
+        """Whether a record goes into the log.
+
+        Output does already, but for hidden values; what the library says about this host (versions,
+        its own path) is no business of the task.
+        """
         content = getattr(record, "openjd_log_content", None)
+        if content is not None and LogContent.HOST_INFO in content:
+            return False
         is_output = content is not None and LogContent.COMMAND_OUTPUT in content
         return not is_output or (self._output is not None and self._output.is_secret)
 

@@ -16,6 +16,7 @@ Source: openjd-sessions 0.13 and 0.14, ``_subprocess.py``, ``_runner_base.py``, 
 """
 
 import contextlib
+import fcntl
 import logging
 import os
 import select
@@ -23,11 +24,13 @@ import shlex
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import IO, Any, Protocol
 
 from openjd.sessions import LogContent, _runner_base, _session
+
+from perdure.worker.workspaces.openjd_threads import LentThreads
 
 _READ_BYTES = 1 << 18
 
@@ -63,6 +66,10 @@ class Steering(Protocol):
         """All output was read; returns the last line, if openjd acts on it."""
         ...
 
+    def abandoned(self) -> None:
+        """Its output could not be read to the end; it is over all the same."""
+        ...
+
 
 #: Whose processes are whose: by session id.
 _steerings: dict[str, Callable[[], Steering]] = {}
@@ -72,6 +79,7 @@ def install() -> None:
     """Put the class in place; may be called again."""
     for module in (_runner_base, _session):
         vars(module)["LoggingSubprocess"] = SteeredSubprocess
+    vars(_runner_base)["ThreadPoolExecutor"] = LentThreads
 
 
 def steer(session_id: str, steering: Callable[[], Steering]) -> None:
@@ -85,7 +93,12 @@ def release(session_id: str) -> None:
 
 
 class SteeredSubprocess:
-    """What openjd-sessions' runners take for a `LoggingSubprocess`."""
+    """What openjd-sessions' runners take for a `LoggingSubprocess`.
+
+    Attributes:
+        error: what ended the reading of the output and is no fault of the action: a bug of ours.
+        complaint: why the action was ended because one of its lines could not be logged, or "".
+    """
 
     def __init__(
         self,
@@ -113,7 +126,10 @@ class SteeredSubprocess:
         self._is_over = False
         self._pid: int | None = None
         self._returncode: int | None = None
-        self._stop_reading = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._closing = threading.Lock()
+        self._stop_reading = -1
+        self.error: BaseException | None = None
+        self.complaint = ""
         self._steering.attach(self)
 
     @property
@@ -155,14 +171,15 @@ class SteeredSubprocess:
     def terminate(self) -> None:
         """SIGKILL to the action's process group."""
         process = self._process
-        if process is not None:
+        if process is not None and not self._is_over:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
 
     def stop_reading(self) -> None:
         """Nothing of the action is left: read what the pipe still holds, then end `run`."""
-        with contextlib.suppress(OSError):  # `run` may be over
-            os.eventfd_write(self._stop_reading, 1)
+        with self._closing:  # once `run` is over the number may be another file's
+            if self._stop_reading >= 0:
+                os.eventfd_write(self._stop_reading, 1)
 
     def run(self) -> None:
         """Start the process and read its output to the end; blocks.
@@ -173,18 +190,45 @@ class SteeredSubprocess:
         if self._has_started.is_set():
             msg = "The process has already been run"
             raise RuntimeError(msg)
+        self._stop_reading = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         try:
-            self._process = self._start()
+            self._run()
         finally:
             self._has_started.set()
-        if self._process is None:
-            self._start_failed = True
-        else:
+            self._is_over = True
+            with self._closing:
+                os.close(self._stop_reading)
+                self._stop_reading = -1
+            if self._callback is not None:
+                self._callback()
+
+    def _run(self) -> None:
+        """Start and pump; whatever goes wrong leaves no process and nobody waiting for its end."""
+        try:
+            self._process = self._start()
+            self._has_started.set()
+            if self._process is None:
+                self._start_failed = True
+                return
             self._pump(self._process)
-        self._is_over = True
-        os.close(self._stop_reading)
-        if self._callback is not None:
-            self._callback()
+        except BaseException as error:
+            self.error = error
+            if self._process is None:
+                self._start_failed = True
+                self._steering.spawn_failed(str(error))
+            else:
+                self._abort(self._process)
+            raise
+
+    def _abort(self, process: subprocess.Popen[bytes]) -> None:
+        """Reading failed: kill, collect, and say that it is over."""
+        self.terminate()
+        if self._returncode is None:
+            self._returncode = process.wait()
+            self._steering.exited(self._returncode)
+        if process.stdout is not None:
+            _read_on(process.stdout)
+        self._steering.abandoned()
 
     def _start(self) -> subprocess.Popen[bytes] | None:
         self._say("Running command %s", shlex.join(self._args))
@@ -204,9 +248,10 @@ class SteeredSubprocess:
             self._steering.spawn_failed(str(error))
             return None
         self._pid = process.pid
+        self._process = process
+        self._steering.spawned(process.pid)
         self._say("Command started as pid: %s", process.pid)
         self._say("Output:")
-        self._steering.spawned(process.pid)
         return process
 
     def _pump(self, process: subprocess.Popen[bytes]) -> None:
@@ -229,24 +274,37 @@ class SteeredSubprocess:
                 poll.unregister(exit_fd)
                 self._collect(process)
             if self._stop_reading in ready:
-                has_ended = True
-                while not self._read(output, is_last=True):
-                    pass
                 poll.unregister(self._stop_reading)
+                if not has_ended:
+                    has_ended = True
+                    self._read_rest(output)
         os.close(exit_fd)
         _read_on(process.stdout)
         self._pass_on(self._steering.output_ended())
         self._say_returncode(process.pid)
 
-    def _read(self, output: int, *, is_last: bool = False) -> bool:
-        """Read once; True at the end, which with ``is_last`` is also where nothing is left."""
+    def _read(self, output: int) -> bool:
+        """Read once; True at the end."""
         try:
             data = os.read(output, _READ_BYTES)
         except BlockingIOError:
-            return is_last
+            return False
         if data:
             self._pass_on(self._steering.output(data))
         return not data
+
+    def _read_rest(self, output: int) -> None:
+        """Read what the pipe holds; no more, because somebody else may go on writing into it."""
+        left = fcntl.fcntl(output, fcntl.F_GETPIPE_SZ)
+        while left > 0:
+            try:
+                data = os.read(output, left)
+            except BlockingIOError:
+                return
+            if not data:
+                return
+            left -= len(data)
+            self._pass_on(self._steering.output(data))
 
     def _collect(self, process: subprocess.Popen[bytes]) -> None:
         self._returncode = process.wait()
@@ -255,7 +313,8 @@ class SteeredSubprocess:
     def _pass_on(self, lines: list[str]) -> None:
         """Let openjd's own filter act on its messages."""
         for line in lines:
-            self._logger.info(line, extra={"openjd_log_content": LogContent.COMMAND_OUTPUT})
+            with self._containing():
+                self._logger.info(line, extra={"openjd_log_content": LogContent.COMMAND_OUTPUT})
 
     def _say_returncode(self, pid: int) -> None:
         """The line that tools made for `openjd run` look for."""
@@ -264,12 +323,23 @@ class SteeredSubprocess:
         self._say("Process pid %s exited with code: %s (unsigned) / %s (hex)", pid, code, hex(code))
 
     def _say(self, text: str, *values: object) -> None:
-        self._logger.log(
-            logging.INFO,
-            text,
-            *values,
-            extra={"openjd_log_content": LogContent.PROCESS_CONTROL},
-        )
+        with self._containing():
+            self._logger.log(
+                logging.INFO,
+                text,
+                *values,
+                extra={"openjd_log_content": LogContent.PROCESS_CONTROL},
+            )
+
+    @contextlib.contextmanager
+    def _containing(self) -> Iterator[None]:
+        """A filter that raises ends the action, as in the stock class; never the pump."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - whatever a filter raises
+            if not self.complaint:
+                self.complaint = f"openjd-sessions could not take a line of its log: {error!r}"
+            self.terminate()
 
 
 def _read_on(output: IO[bytes]) -> None:

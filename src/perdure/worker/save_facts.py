@@ -1,0 +1,54 @@
+"""What is known about the saves of one attempt, for its outcome, its status and the next notice."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class SaveFacts:
+    """Written by the threads that read and capture, read by everyone.
+
+    Attributes:
+        announced, committed, skipped, torn: how many.
+        point: sequence of the last checkpoint committed by this attempt.
+        committed_at: monotonic moment at which its line had been read.
+        after_notice: monotonic moment of a save announced after the notice: the last one that was
+            committed, else the last one.
+        after_notice_durable: whether that one was committed.
+        problem: why the last save was not committed, or "".
+        resume_status: as reported, or None.
+        reported, kept: values.
+        learned_seconds: how long the last capture and commit took.
+        progress, status: of the task, for people.
+    """
+
+    announced: int = 0
+    committed: int = 0
+    skipped: int = 0
+    torn: int = 0
+    point: int | None = None
+    committed_at: float | None = None
+    after_notice: float | None = None
+    after_notice_durable: bool = False
+    problem: str = ""
+    resume_status: str | None = None
+    reported: list[int] = field(default_factory=list)
+    kept: set[int] = field(default_factory=set)
+    learned_seconds: float | None = None
+    progress: float | None = None
+    status: str = ""
+
+    def announce(self, save: int, *, at: float, is_after_notice: bool) -> None:
+        """A save was announced; one after the notice that is durable stays the one that counts."""
+        self.announced = save
+        if is_after_notice and not self.after_notice_durable:
+            self.after_notice = at
+
+    def commit(self, *, heard_at: float, took_seconds: float, is_after_notice: bool) -> None:
+        """A save was committed."""
+        self.committed += 1
+        self.problem = ""
+        self.committed_at = heard_at
+        self.learned_seconds = took_seconds
+        if is_after_notice:
+            self.after_notice = heard_at
+            self.after_notice_durable = True

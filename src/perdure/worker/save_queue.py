@@ -1,0 +1,177 @@
+"""What waits for the capture thread: declared files, the newest save, and reported values.
+
+The thread that reads the task's output puts, the capture thread takes; a save before values, both
+before early bytes. A newer save takes the place of one that still waits. Values that wait are put
+together, with the files of all of them.
+"""
+
+import threading
+from dataclasses import dataclass, replace
+
+from perdure.protocol.attempt_messages import FilesDeclared, SaveAnnounced
+from perdure.protocol.dataset import Dataset
+from perdure.store.capture import Frozen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedSave:
+    """A save whose files were stamped as its line was read.
+
+    Attributes:
+        heard_at: then, by the monotonic clock.
+        generation: how often the dataset was emptied before.
+    """
+
+    event: SaveAnnounced
+    frozen: Frozen
+    heard_at: float
+    is_after_notice: bool
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedValues:
+    """Reported values, and the files that must be durable before they are kept.
+
+    Attributes:
+        frozen: those files, stamped as the last value's line was read; None: they are yet to be.
+    """
+
+    values: tuple[int, ...]
+    dataset: Dataset
+    frozen: Frozen | None = None
+
+    def joined(self, other: "QueuedValues") -> "QueuedValues":
+        """The values and files of both, yet to be stamped."""
+        return QueuedValues(
+            values=tuple(dict.fromkeys((*self.values, *other.values))),
+            dataset=joined(self.dataset, other.dataset),
+        )
+
+
+Work = QueuedSave | QueuedValues | tuple[FilesDeclared, ...]
+
+
+class SaveQueue:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._wake = threading.Condition()
+        self._save: QueuedSave | None = None
+        self._values: QueuedValues | None = None
+        self._owed: QueuedValues | None = None
+        self._early: list[FilesDeclared] = []
+        self._is_finishing = False
+        self._is_dropping = False
+
+    def put_early(self, event: FilesDeclared) -> None:
+        """Declared files whose bytes may be taken now."""
+        with self._wake:
+            if event.is_reset:
+                self._early.clear()
+            self._early.append(event)
+            self._wake.notify()
+
+    def put_save(self, save: QueuedSave) -> QueuedSave | None:
+        """A save; returns the one that it supersedes."""
+        with self._wake:
+            superseded, self._save = self._save, save
+            self._wake.notify()
+            return superseded
+
+    def waiting_values(self) -> QueuedValues | None:
+        """Take out the values that wait, and those that are owed, to put them again with more."""
+        with self._wake:
+            waiting, self._values = self._values, None
+            owed, self._owed = self._owed, None
+            if waiting is None or owed is None:
+                return waiting or owed
+            return replace(waiting.joined(owed), frozen=waiting.frozen)
+
+    def put_values(self, values: QueuedValues) -> None:
+        """Values that were reported."""
+        with self._wake:
+            self._values = values
+            self._wake.notify()
+
+    def owe(self, values: QueuedValues) -> None:
+        """Values whose files could not be made durable now: with the next ones, or at the end."""
+        with self._wake:
+            values = replace(values, frozen=None)
+            self._owed = values if self._owed is None else self._owed.joined(values)
+
+    def finish(self, *, drop: bool) -> None:
+        """Nothing more will be put; with ``drop`` what waits is not wanted."""
+        with self._wake:
+            self._is_finishing = True
+            self._is_dropping = drop
+            self._wake.notify()
+
+    def take(self) -> Work | None:
+        """The next piece of work; blocks until there is one. None: there will be no more."""
+        with self._wake:
+            while True:
+                work = self._next()
+                if work is not None or self._is_finishing:
+                    return work
+                self._wake.wait()
+
+    def dropped(self) -> tuple[Frozen, ...]:
+        """Forget all that waits; returns what was stamped for it."""
+        with self._wake:
+            waiting = (self._save, self._values)
+            self._save = self._values = self._owed = None
+            self._early.clear()
+            return tuple(w.frozen for w in waiting if w is not None and w.frozen is not None)
+
+    def _next(self) -> Work | None:
+        if self._is_dropping:
+            return None
+        if self._save is not None:
+            save, self._save = self._save, None
+            return save
+        if self._values is not None:
+            values, self._values = self._values, None
+            return values
+        if self._is_finishing:
+            owed, self._owed = self._owed, None  # the task is over: one more try
+            return owed
+        if self._early:
+            early, self._early = tuple(self._early), []
+            return early
+        return None
+
+
+class DeclaredSet:
+    """The dataset declared so far; for one thread."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self._files: dict[str, None] = {}
+        self._dirs: dict[str, None] = {}
+        self._dataset: Dataset | None = Dataset()
+
+    def add(self, event: FilesDeclared) -> None:
+        """One declaration."""
+        if event.is_reset:
+            self.generation += 1
+            self._files.clear()
+            self._dirs.clear()
+        self._files.update(dict.fromkeys(event.files))
+        self._dirs.update(dict.fromkeys(event.dirs))
+        self._dataset = None
+
+    @property
+    def dataset(self) -> Dataset:
+        """All of it."""
+        if self._dataset is None:
+            self._dataset = Dataset(files=tuple(self._files), dirs=tuple(self._dirs))
+        return self._dataset
+
+
+def joined(first: Dataset, second: Dataset) -> Dataset:
+    """The files and folders of both."""
+    return Dataset(
+        files=tuple(dict.fromkeys((*first.files, *second.files))),
+        dirs=tuple(dict.fromkeys((*first.dirs, *second.dirs))),
+    )

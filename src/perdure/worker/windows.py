@@ -1,0 +1,40 @@
+"""When a lineage's attempts ran: what was written outside in that time may be theirs. Pure.
+
+An attempt ran until its outcome was written. Where nobody saw its end it ran until its launch was
+sealed, because what it had started was ended only then.
+
+Source: docs/decisions/048.
+"""
+
+from collections.abc import Callable
+
+from perdure.clock import from_text
+from perdure.store.layout import LaunchId
+from perdure.store.outside_decision import Window
+from perdure.worker.claiming import LineageView
+
+_MILLISECOND_NS = 1_000_000
+
+
+def windows(view: LineageView, sealed_at: Callable[[LaunchId], str]) -> tuple[Window, ...]:
+    """When the lineage's attempts ran.
+
+    Args:
+        view: the lineage with what counts of its attempts, all of them over.
+        sealed_at: when a launch was sealed; "" where it was not.
+    """
+    found: list[Window] = []
+    for past in view.past:
+        begun, outcome = past.account.begun, past.account.outcome
+        if begun is None:
+            continue
+        began_at_ns = _ns(str(begun["at"]))
+        end = str((outcome or {}).get("at", "")) or sealed_at(past.claim.launch)
+        # Moments are written in whole milliseconds, rounded down.
+        ended_at_ns = _ns(end) + _MILLISECOND_NS if end else began_at_ns
+        found.append(Window(began_at_ns=began_at_ns, ended_at_ns=ended_at_ns))
+    return tuple(found)
+
+
+def _ns(text: str) -> int:
+    return int(from_text(text).timestamp() * 1000) * _MILLISECOND_NS
