@@ -39,7 +39,7 @@ from perdure.store.log import Entry
 from perdure.template import HostRequirements, Job
 from perdure.worker.host import is_gone
 from perdure.worker.job_records import JobRecords
-from perdure.worker.launch import rules_of
+from perdure.worker.rules import rules_of
 from perdure.worker.ticker import fold_wishes
 
 

@@ -11,27 +11,25 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from perdure.clock import to_text
 from perdure.errors import PerdureError
 from perdure.journal.heartbeat import Heartbeat, Stillness
 from perdure.journal.journal_format import FORMAT, Kind
-from perdure.policy.counting import DEFAULT_LIMITS
 from perdure.policy.launching import share_size
 from perdure.policy.outcome import AttemptState, Outcome
 from perdure.policy.resuming import Failed, Finished, Start
 from perdure.policy.resuming import Held as PolicyHeld
 from perdure.policy.stops import Scope
 from perdure.store import layout
-from perdure.store.job_document import Options
 from perdure.store.job_log import LaunchIntent, TaskRef
 from perdure.store.layout import LaunchId, StepKey, TaskKey
 from perdure.store.lineage import SHARE, Claim, share_claim
 from perdure.store.log import Log
 from perdure.store.outside_decision import Window
-from perdure.template import Step, TaskParameters
+from perdure.template import TaskParameters
 from perdure.worker.attempt_record import AttemptOrder
 from perdure.worker.claiming import (
     Busy,
@@ -43,7 +41,7 @@ from perdure.worker.claiming import (
     LineageView,
 )
 from perdure.worker.context import LaunchContext
-from perdure.worker.deciding import Decision, StepRules, current_values, decide, is_resume
+from perdure.worker.deciding import Decision, current_values, decide, is_resume
 from perdure.worker.declared import DeclaredFile, Neighbours
 from perdure.worker.ends import EndsFile
 from perdure.worker.host import describe_process, is_gone
@@ -51,6 +49,7 @@ from perdure.worker.job_records import JobRecords, LineageId, Share
 from perdure.worker.leftovers import end_leftovers, left_here
 from perdure.worker.notices import Source
 from perdure.worker.pace import Pace
+from perdure.worker.rules import rules_of
 from perdure.worker.sessions import StepSessions
 from perdure.worker.shares import next_share, tasks_of
 from perdure.worker.task_attempt import TaskAttempt
@@ -449,17 +448,3 @@ class Launch:
 
     def _told(self, text: str) -> None:
         self._context.log.write(f"perdure: {text}\n".encode())
-
-
-def rules_of(step: Step, options: Options) -> StepRules:
-    """What a step says about its lineages."""
-    written = {**options.limits, **options.step_limits.get(step.name, {})}
-    limits = replace(DEFAULT_LIMITS, **written)
-
-    def split(values: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-        space = step.space
-        assert space.chunk is not None
-        name = space.chunk.parameter
-        return tuple(space.chunk_values({name: text}) for text in space.chunk_texts(values))
-
-    return StepRules(is_resumable=step.is_resumable, limits=limits, split=split)
