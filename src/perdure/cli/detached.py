@@ -35,6 +35,7 @@ def main() -> int:
     from perdure.cli.failing import show
     from perdure.cli.managed import Managed, listening, manage, resume_all
     from perdure.cli.working import read_job
+    from perdure.engines.local import LocalEngine
     from perdure.errors import PerdureError
     from perdure.manager.job_view import JobView
     from perdure.manager.managing import Orders
@@ -60,12 +61,8 @@ def main() -> int:
             told=lambda text: print(f"perdure: {text}", flush=True),
         )
         with listening(orders):
-            manage(
-                managed,
-                prepare=prepare,
-                between=lambda engine, seconds: engine.wait(seconds),
-                orders=orders,
-            )
+            engine = LocalEngine()
+            manage(managed, engine, prepare=prepare, between=engine.wait, orders=orders)
     except PerdureError as error:
         show(error)
         return error.exit_code

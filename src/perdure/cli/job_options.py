@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import click
 
 from perdure.errors import TemplateError, UsageError
-from perdure.manager.submission import new_job_id
 from perdure.policy.counting import Limits
 from perdure.store.job_document import JobDocument, Options, Selection, Text, split_variables
 
@@ -157,6 +156,7 @@ def job_document(given: Mapping[str, Any], environment: Mapping[str, str]) -> Jo
     Raises:
         UsageError, TemplateError: an option cannot be read.
     """
+    from perdure.manager.submission import new_job_id
     from perdure.template import parse_parameters
     from perdure.template.pathmapping import read_path_mapping
 

@@ -75,15 +75,17 @@ def maker_of(managed: Managed, view: JobView, engine: LocalEngine, name: str) ->
 
 def manage(
     managed: Managed,
+    engine: LocalEngine,
     *,
     prepare: Callable[[JobView], None],
-    between: Callable[[LocalEngine, float], None],
+    between: Callable[[float], None],
     orders: Orders,
 ) -> tuple[Status | None, JobView]:
     """Manage the job until nothing goes on by itself.
 
     Args:
         managed: the job.
+        engine: starts its workers.
         prepare: called once with the view, as the job's manager: wishes that the command means.
         between: shows what is new and waits.
         orders: what signals ask.
@@ -91,7 +93,6 @@ def manage(
     Raises:
         HomeBusy: somebody else manages the job.
     """
-    engine = LocalEngine()
     view = view_of(managed, engine)
     presence = Presence(
         managed.store.driver,
@@ -109,7 +110,7 @@ def manage(
             maker_of(managed, view, engine, "manager"),
             engine,
             orders,
-            between=lambda seconds: _between(hooks, between, engine, seconds),
+            between=lambda seconds: _between(hooks, between, seconds),
         )
         status = manager.manage()
         view.refresh()
@@ -117,14 +118,9 @@ def manage(
     return status, view
 
 
-def _between(
-    hooks: Hooks,
-    between: Callable[[LocalEngine, float], None],
-    engine: LocalEngine,
-    seconds: float,
-) -> None:
+def _between(hooks: Hooks, between: Callable[[float], None], seconds: float) -> None:
     hooks.run()
-    between(engine, seconds)
+    between(seconds)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from perdure.cli.places import places, where_options
+from perdure.engines.local import LocalEngine
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -46,6 +47,12 @@ from perdure.cli.places import places, where_options
 @where_options
 def resume(**given: Any) -> int:
     """Go on with JOB, in front: suspended, held, failed, or left by a host that was lost."""
-    from perdure.cli.resuming import resume_job
+    engine = LocalEngine()
+    if not given["detach"]:
+        engine.prepare()
+    try:
+        from perdure.cli.resuming import resume_job
 
-    return resume_job(places(given["home"], given["store"]), given)
+        return resume_job(places(given["home"], given["store"]), given, engine)
+    finally:
+        engine.close()

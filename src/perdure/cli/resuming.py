@@ -6,6 +6,7 @@ from typing import Any
 from perdure.cli.jobs import OpenJob, open_job
 from perdure.cli.naming import find_tasks, scope_of
 from perdure.cli.places import Places
+from perdure.engines.local import LocalEngine
 from perdure.errors import CheckpointMissing, UsageError
 from perdure.manager.branching import branch, forgive
 from perdure.manager.submission import Submitted
@@ -13,7 +14,7 @@ from perdure.policy.states import State
 from perdure.policy.stops import JOB, Scope, StopKind
 
 
-def resume_job(where: Places, given: dict[str, Any]) -> int:
+def resume_job(where: Places, given: dict[str, Any], engine: LocalEngine) -> int:
     """Carry the command out; the exit code.
 
     Raises:
@@ -30,7 +31,7 @@ def resume_job(where: Places, given: dict[str, Any]) -> int:
     if given["as_new"] is not None:
         from perdure.cli.renewing import renew
 
-        return renew(where, opened, given)
+        return renew(where, opened, given, engine)
     _record(opened, given)
     if given["detach"]:
         return _detach(where, opened)
@@ -41,7 +42,7 @@ def resume_job(where: Places, given: dict[str, Any]) -> int:
     )
     managed = opened.managed
     submitted = Submitted(document=managed.document, is_new=True)
-    return go_on(where, opened.store, submitted, managed.job, shown)
+    return go_on(where, opened.store, submitted, managed.job, shown, engine)
 
 
 def _record(opened: OpenJob, given: dict[str, Any]) -> None:

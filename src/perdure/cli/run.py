@@ -10,7 +10,11 @@ import click
 
 from perdure.cli.job_options import caller_environment, job_document, job_options
 from perdure.cli.places import Places, places, where_options
+from perdure.engines.local import LocalEngine
 from perdure.store.job_document import JobDocument
+
+#: So many workers import at once while the template is read; more would only slow each other.
+_MOST_PREPARED = 2
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -37,6 +41,16 @@ def run(**given: Any) -> int:
 
     Ctrl-C suspends it at its next save; a second one stops it at once, at its last checkpoint.
     """
+    engine = LocalEngine()
+    engine.prepare(min(given["workers"], _MOST_PREPARED))
+    try:
+        return _run(engine, given)
+    finally:
+        engine.close()
+
+
+def _run(engine: LocalEngine, given: dict[str, Any]) -> int:
+    """The command, while a worker is being prepared beside it."""
     from perdure.cli.running import Shown, run_job
 
     where = places(given["home"], given["store"])
@@ -47,7 +61,7 @@ def run(**given: Any) -> int:
         verbose=given["verbose"],
         resume_line=_resume_line(where, given),
     )
-    return run_job(where, _recognized(document, given), shown, again=given["again"])
+    return run_job(where, _recognized(document, given), shown, engine, again=given["again"])
 
 
 def _recognized(document: JobDocument, given: dict[str, Any]) -> JobDocument:

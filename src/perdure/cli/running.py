@@ -48,7 +48,9 @@ class Shown:
         return self.output == "human-readable"
 
 
-def run_job(where: Places, document: JobDocument, shown: Shown, *, again: bool) -> int:
+def run_job(
+    where: Places, document: JobDocument, shown: Shown, engine: LocalEngine, *, again: bool
+) -> int:
     """Submit the job (or find the one that this line means) and manage it in front."""
     job = load(document)
     document = replace(document, name=document.name or job.name)
@@ -57,10 +59,17 @@ def run_job(where: Places, document: JobDocument, shown: Shown, *, again: bool) 
     submitted = submit(store.driver, document, SystemClock(), pause, again=again)
     if not submitted.is_new:
         job = load(submitted.document)
-    return go_on(where, store, submitted, job, shown)
+    return go_on(where, store, submitted, job, shown, engine)
 
 
-def go_on(where: Places, store: Store, submitted: Submitted, job: Job, shown: Shown) -> int:
+def go_on(
+    where: Places,
+    store: Store,
+    submitted: Submitted,
+    job: Job,
+    shown: Shown,
+    engine: LocalEngine,
+) -> int:
     """Manage a job in front to its end; the exit code."""
     document = submitted.document
     environment = caller_environment()
@@ -73,7 +82,7 @@ def go_on(where: Places, store: Store, submitted: Submitted, job: Job, shown: Sh
     def told(text: str) -> None:
         print(f"perdure: {text}", file=sys.stderr, flush=True)
 
-    def between(engine: LocalEngine, seconds: float) -> None:
+    def between(seconds: float) -> None:
         if shown.is_human:
             display.show()
         engine.wait(min(seconds, _SHOW_SECONDS))
@@ -86,6 +95,7 @@ def go_on(where: Places, store: Store, submitted: Submitted, job: Job, shown: Sh
     with listening(orders):
         status, view = manage(
             managed,
+            engine,
             prepare=lambda view: _prepare(view, submitted, told),
             between=between,
             orders=orders,

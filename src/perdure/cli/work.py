@@ -8,6 +8,7 @@ that cannot be used, 70 for a bug of ours.
 """
 
 import argparse
+import json
 import os
 import signal
 import sys
@@ -22,18 +23,43 @@ from perdure.worker.keeper import keep
 def main(arguments: Sequence[str] | None = None) -> int:
     """Keep a worker; returns its exit code with nothing of it left."""
     options = _parser().parse_args(arguments)
+    if options.wait:
+        return keep(options.token, _work_when_ordered)
     return keep(options.token, lambda: _work(options, dict(os.environ)))
+
+
+def _work_when_ordered() -> int:
+    """A prepared worker: import everything, then wait for the order; none: leave."""
+    import perdure.cli.working  # noqa: F401 - what takes long, before the order comes
+
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return 0
+    order = json.loads(line)
+    _say_into(order["said"])
+    return _work(_parser().parse_args(order["arguments"]), dict(os.environ))
+
+
+def _say_into(path: str) -> None:
+    """Whatever is printed from now on goes there; nothing more is read."""
+    said = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for number, descriptor in ((0, nothing), (1, said), (2, said)):
+        os.dup2(descriptor, number)
+    os.close(said)
+    os.close(nothing)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="perdure-worker")
-    parser.add_argument("--store", required=True)
-    parser.add_argument("--job", required=True)
-    parser.add_argument("--launch", required=True)
+    parser.add_argument("--store")
+    parser.add_argument("--job")
+    parser.add_argument("--launch")
     parser.add_argument("--token", required=True)
-    parser.add_argument("--logs", required=True, type=Path)
-    parser.add_argument("--sessions", required=True, type=Path)
+    parser.add_argument("--logs", type=Path)
+    parser.add_argument("--sessions", type=Path)
     parser.add_argument("--gpus", default=None)
+    parser.add_argument("--wait", action="store_true", help="for the order, on standard input")
     return parser
 
 

@@ -32,6 +32,10 @@ class LaunchRequest:
 class Engine(Protocol):
     """Starts workers and knows whether they are there."""
 
+    def new_token(self) -> str:
+        """A token for a launch whose intent is about to be recorded."""
+        ...
+
     def start(self, request: LaunchRequest) -> Mapping[str, Any]:
         """Start a worker; returns the engine's own ids for it, JSON-able.
 

@@ -2,16 +2,23 @@
 
 A worker is started in a session of its own and outlives whoever started it. Its ids are its pid and
 start time, with the host, boot and pid namespace that they belong to.
+
+Most of a worker's start is importing. A command that needs one soon *prepares* it: it imports
+while the command reads its template, waits for its order on its standard input, and leaves if that
+is closed without one.
 """
 
 import contextlib
+import json
 import os
+import secrets
 import select
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from perdure.engines.base import LaunchRequest
@@ -20,7 +27,8 @@ from perdure.worker.host import describe_process, is_gone
 from perdure.worker.keeper import is_of_launch
 from perdure.worker.processes import TOKEN_VARIABLE, carrying
 
-_MODULE = "perdure.cli.work"
+#: ``-P``: what lies in the work folder is not imported.
+_PROGRAM = (sys.executable, "-P", "-m", "perdure.cli.work")
 
 
 class LocalEngine:
@@ -28,6 +36,33 @@ class LocalEngine:
 
     def __init__(self) -> None:
         self._started: dict[int, subprocess.Popen[bytes]] = {}
+        self._prepared: dict[str, subprocess.Popen[bytes]] = {}
+
+    def prepare(self, workers: int = 1) -> None:
+        """Start workers that import and wait; what they print before their order is dropped."""
+        for _ in range(workers):
+            token = secrets.token_hex(16)
+            with contextlib.suppress(OSError):  # then workers are started when they are needed
+                self._prepared[token] = subprocess.Popen(
+                    [*_PROGRAM, "--token", token, "--wait"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                    env={**os.environ, TOKEN_VARIABLE: token},
+                )
+
+    def close(self) -> None:
+        """Let prepared workers that nobody needed leave."""
+        for process in self._prepared.values():
+            assert process.stdin is not None
+            process.stdin.close()
+            self._started[process.pid] = process
+        self._prepared.clear()
+
+    def new_token(self) -> str:
+        """The token of a prepared worker, if there is one."""
+        return next(iter(self._prepared), None) or secrets.token_hex(16)
 
     def start(self, request: LaunchRequest) -> Mapping[str, Any]:
         """Start a worker; what it prints itself goes into ``<launch>.out`` beside its log.
@@ -39,15 +74,7 @@ class LocalEngine:
             request.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
             request.sessions.mkdir(mode=0o700, parents=True, exist_ok=True)
             said = request.logs / f"{request.launch}.out"
-            with said.open("ab") as output:
-                process = subprocess.Popen(
-                    _command(request),
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,
-                    env={**request.environment, TOKEN_VARIABLE: request.token},
-                )
+            process = self._order_prepared(request, said) or _spawn(request, said)
         except OSError as error:
             raise EngineRefused(
                 f"no worker could be started: {error}",
@@ -55,6 +82,21 @@ class LocalEngine:
             ) from error
         self._started[process.pid] = process
         return {"engine": "local", **describe_process(process.pid)}
+
+    def _order_prepared(self, request: LaunchRequest, said: Path) -> subprocess.Popen[bytes] | None:
+        """Give the order to the worker that was prepared under the request's token."""
+        process = self._prepared.pop(request.token, None)
+        if process is None:
+            return None
+        assert process.stdin is not None
+        order = {"arguments": _arguments(request), "said": str(said)}
+        try:
+            with process.stdin:
+                process.stdin.write(json.dumps(order).encode("utf-8") + b"\n")
+        except BrokenPipeError:
+            process.wait()
+            return None
+        return process
 
     def find(self, token: str) -> Mapping[str, Any] | None:
         """The worker's first process, by its token."""
@@ -97,13 +139,22 @@ class LocalEngine:
             process.poll()
 
 
-def _command(request: LaunchRequest) -> list[str]:
-    """The worker's command line; ``-P``: what lies in the work folder is not imported."""
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        _MODULE,
+def _spawn(request: LaunchRequest, said: Path) -> subprocess.Popen[bytes]:
+    """Start a worker that was not prepared."""
+    with said.open("ab") as output:
+        return subprocess.Popen(
+            [*_PROGRAM, *_arguments(request)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            env={**request.environment, TOKEN_VARIABLE: request.token},
+        )
+
+
+def _arguments(request: LaunchRequest) -> list[str]:
+    """What the worker is told."""
+    arguments = [
         *("--store", request.store),
         *("--job", request.job),
         *("--launch", request.launch),
@@ -111,4 +162,4 @@ def _command(request: LaunchRequest) -> list[str]:
         *("--logs", str(request.logs)),
         *("--sessions", str(request.sessions)),
     ]
-    return command if request.gpus is None else [*command, "--gpus", request.gpus]
+    return arguments if request.gpus is None else [*arguments, "--gpus", request.gpus]

@@ -8,7 +8,6 @@ engine knows it by; a maker that dies in between leaves an intent that the next 
 Source: docs/journal-format.md, "turn"; policy.turn decides.
 """
 
-import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -134,7 +133,7 @@ class TurnMaker:
 
     def _launch(self, action: Launch) -> None:
         """Record the intent; start the worker only if the intent is ours."""
-        launch, token = LaunchId(str(ULID()).lower()), secrets.token_hex(16)
+        launch, token = LaunchId(str(ULID()).lower()), self._with.engine.new_token()
         view = self._view.steps[StepKey(action.step)]
         record = {
             "kind": "launch",
