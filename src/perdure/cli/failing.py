@@ -46,7 +46,7 @@ def show(error: PerdureError) -> None:
         print(json.dumps({"error": described(error)}))
         return
     print(f"perdure: {error.message}", file=sys.stderr)
-    if isinstance(error, TemplateError):
+    if isinstance(error, TemplateError) and "\n" not in error.message:
         for problem in error.problems:
             print(f"  {problem}", file=sys.stderr)
     if error.hint:

@@ -1,0 +1,205 @@
+"""Jobs as a person runs them: started, interrupted in every way, gone on with."""
+
+import re
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+COUNTING = """\
+specificationVersion: jobtemplate-2023-09
+extensions: [CHECKPOINT]
+name: Counting
+parameterDefinitions: [{name: N, type: INT, default: 6}]
+steps:
+- name: Count
+  script:
+    actions:
+      onRun:
+        command: python3
+        args: ["{{Task.File.Count}}", "{{Param.N}}", "0"]
+        checkpointCancelation:
+          {mode: NOTIFY_THEN_TERMINATE, notifyPeriodInSeconds: 20, signalToNotify: SIGUSR1}
+      onCheckpointResume:
+        command: python3
+        args: ["{{Task.File.Count}}", "{{Param.N}}", "{{Task.Checkpoint.State}}"]
+        checkpointCancelation:
+          {mode: NOTIFY_THEN_TERMINATE, notifyPeriodInSeconds: 20, signalToNotify: SIGUSR1}
+    embeddedFiles:
+    - name: Count
+      type: TEXT
+      data: |
+        import json, signal, sys, time
+        asked = []
+        signal.signal(signal.SIGUSR1, lambda *_: asked.append(1))
+        for number in range(int(sys.argv[2]), int(sys.argv[1])):
+            print("number", number, flush=True)
+            if sys.argv[2] != "0" and number == int(sys.argv[2]):
+                print('openjd_checkpoint_resume_status: {"status": "RESUMED"}', flush=True)
+            for _ in range(20):
+                time.sleep(0.02)
+                if asked:
+                    print("openjd_checkpoint_save: " + json.dumps({"state": str(number + 1)}))
+                    sys.exit(1)
+        print("done", flush=True)
+"""
+FAILING = """\
+specificationVersion: jobtemplate-2023-09
+name: Failing
+steps:
+- name: Fail
+  script: {actions: {onRun: {command: /bin/sh, args: ["-c", "echo trouble; exit 3"]}}}
+- name: After
+  dependencies: [{dependsOn: Fail}]
+  script: {actions: {onRun: {command: /bin/echo, args: [after]}}}
+- name: Other
+  script: {actions: {onRun: {command: /bin/echo, args: [other goes on]}}}
+"""
+
+
+def numbers(text):
+    return [int(found) for found in re.findall(r"number (\d+)", text)]
+
+
+def test_a_job_succeeds_with_exit_code_0(perdure):
+    done = perdure("run", perdure.template(COUNTING), "-p", "N=2")
+    assert numbers(done.stdout) == [0, 1]
+    assert re.search(r"exited with code: 0\b", done.stdout)
+
+
+def test_ctrl_c_suspends_and_the_printed_line_resumes(perdure):
+    template = perdure.template(COUNTING)
+    with perdure.running("run", template) as run:
+        run.until(r"number 2")
+        run.signal(signal.SIGINT)
+        said = run.end(expect=75)
+    job = re.search(r"It goes on with:\s+perdure resume (\S+)", said).group(1)
+    perdure.wait_until_no_process()
+    again = perdure("resume", job).stdout
+    assert numbers(said) + numbers(again) == list(range(6))
+    status = perdure.json("status", job)
+    assert status["state"] == "SUCCEEDED"
+    assert [a["outcome"] for a in status["attempts"]] == ["SUSPENDED", "SUCCEEDED"]
+    assert status["attempts"][1]["resume_status"] == "RESUMED"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_the_hosts_signals_save_alike_and_leave_the_job_pending(perdure, number):
+    template = perdure.template(COUNTING)
+    with perdure.running("run", template) as run:
+        run.until(r"number 2")
+        run.signal(number)
+        said = run.end(expect=143)
+    assert "State: PENDING" in said
+    again = perdure("run", template).stdout
+    assert numbers(said) + numbers(again) == list(range(6))
+
+
+def test_a_second_ctrl_c_stops_at_once(perdure):
+    template = perdure.template(COUNTING.replace("if asked:", "if len(asked) > 9:"))
+    with perdure.running("run", template) as run:
+        run.until(r"number 2")
+        run.signal(signal.SIGINT)
+        run.signal(signal.SIGINT)
+        run.end(expect=75)
+    perdure.wait_until_no_process()
+
+
+def test_the_manager_is_killed_and_the_same_line_adopts_its_worker(perdure):
+    template = perdure.template(COUNTING)
+    with perdure.running("run", template, "-p", "N=12") as run:
+        run.until(r"number 1")
+        run.signal(signal.SIGKILL)
+        run.process.wait()
+    said = perdure("run", template, "-p", "N=12").stdout
+    assert "done" in said
+    status = perdure.json("status", "last")
+    assert [a["outcome"] for a in status["attempts"]] == ["SUCCEEDED"]
+    perdure.wait_until_no_process()
+
+
+def test_everything_is_killed_and_the_same_line_begins_where_it_was_saved(perdure):
+    template = perdure.template(COUNTING)
+    with perdure.running("run", template) as run:
+        run.until(r"number 2")
+        run.signal(signal.SIGINT)
+        run.end(expect=75)
+    with perdure.running("run", template) as run:
+        run.until(r"number 4")
+        perdure.kill_all()
+    said = perdure("run", template).stdout
+    assert numbers(said)[0] == 3
+    assert numbers(said)[-1] == 5
+    perdure.wait_until_no_process()
+
+
+def test_a_command_in_two_terminals_one_works_the_other_says_who_does(perdure):
+    template = perdure.template(COUNTING)
+    with perdure.running("run", template, "-p", "N=30") as run:
+        run.until(r"number 1")
+        refused = perdure("run", template, "-p", "N=30", expect=6)
+        assert f"process {run.process.pid} on" in refused.stderr
+        run.signal(signal.SIGINT)
+        run.end(expect=75)
+
+
+def test_a_failed_step_cancels_what_depends_on_it_and_nothing_else(perdure):
+    done = perdure("run", perdure.template(FAILING), "--limit", "back_off_seconds=0.1", expect=1)
+    assert "other goes on" in done.stdout
+    status = perdure.json("status", "last")
+    assert {s["name"]: s["state"] for s in status["steps"]} == {
+        "Fail": "FAILED",
+        "After": "CANCELED",
+        "Other": "SUCCEEDED",
+    }
+    failed = [a for a in status["attempts"] if a["outcome"] == "FAILED"]
+    assert [a["exit_code"] for a in failed] == [3, 3, 3]
+
+
+def test_cancel_abandons_the_job(perdure):
+    template = perdure.template(COUNTING)
+    with perdure.running("run", template, "-p", "N=50") as run:
+        run.until(r"number 1")
+        perdure("cancel", "last")
+        run.end(expect=76)
+    perdure.wait_until_no_process()
+    refused = perdure("resume", "last", expect=2)
+    assert "canceled" in refused.stderr
+
+
+def test_the_store_alone_is_enough(perdure):
+    """The home is deleted, the cache too: the same line goes on from the store."""
+    template = perdure.template(COUNTING)
+    line = ["run", template, "--store", perdure.folder / "elsewhere", "--key", "mine"]
+    with perdure.running(*line) as run:
+        run.until(r"number 2")
+        run.signal(signal.SIGINT)
+        said = run.end(expect=75)
+    shutil.rmtree(perdure.home, ignore_errors=True)
+    perdure.environment["PERDURE_HOME"] = str(perdure.folder / "another-home")
+    perdure.environment["PERDURE_CACHE"] = str(perdure.folder / "another-cache")
+    again = perdure(*line).stdout
+    assert numbers(said) + numbers(again) == list(range(6))
+    done = perdure(*line).stdout  # a finished key is done
+    assert numbers(done) == []
+
+
+def test_a_template_that_is_wrong_is_told_at_once_with_exit_code_2(perdure):
+    wrong = COUNTING.replace("signalToNotify: SIGUSR1", "signalToNotify: SIGFOO")
+    done = perdure("run", perdure.template(wrong), expect=2)
+    assert done.stderr.count("signalToNotify (line") == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_fibonacci_byte_for_byte_is_suspended_in_its_sleep_and_loses_nothing(perdure):
+    template = EXAMPLES / "fibonacci.yaml"
+    with perdure.running("run", template, "-p", "N=3") as run:
+        run.until(r"Fibonacci number 1 is 1")
+        run.signal(signal.SIGINT)
+        said = run.end(expect=75)
+    said += perdure("run", template, "-p", "N=3").stdout
+    shown = re.findall(r"Fibonacci number (\d+) is (\d+)", said)
+    assert shown == [("0", "0"), ("1", "1"), ("2", "1"), ("3", "2")]
+    assert "Final answer: Fibonacci number 3 is 2" in said
