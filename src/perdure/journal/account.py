@@ -58,17 +58,20 @@ class LaunchAccount:
         self.length = 0
         self.damaged_at: int | None = None
 
-    def read_on(self, medium: Medium, key: str, *, fence: int | None = None) -> list[JournalRecord]:
+    def read_on(
+        self, medium: Medium, key: str, *, fence: int | None = None, fresh: bool = False
+    ) -> list[JournalRecord]:
         """Read what is new in the journal and fold it; returns the new records.
 
         Args:
             medium: the store.
             key: the journal's key.
             fence: records that end behind this offset do not count; None: all count.
+            fresh: trust no size that was cached (see `read_from`).
         """
         if self.damaged_at is not None or (fence is not None and self.length >= fence):
             return []
-        parsed = parse(read_from(medium, key, self.length), start=self.length)
+        parsed = parse(read_from(medium, key, self.length, fresh=fresh), start=self.length)
         counted = [r for r in parsed.records if fence is None or r.end <= fence]
         for record in counted:
             self._fold(record)

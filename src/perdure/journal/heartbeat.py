@@ -67,6 +67,7 @@ class Stillness:
         self._clock = clock
         self._still_seconds = STILL_INTERVALS * interval_seconds
         self._seen: dict[str, tuple[object, float]] = {}
+        self._moved: set[str] = set()
 
     def observe(self, launch: str, counter: object) -> bool:
         """Note what the counter says now; whether it has stood still for long enough."""
@@ -74,6 +75,8 @@ class Stillness:
         seen = self._seen.get(launch)
         if seen is None or seen[0] != counter:
             self._seen[launch] = (counter, now)
+            if seen is not None:
+                self._moved.add(launch)
             return False
         return now - seen[1] >= self._still_seconds
 
@@ -84,7 +87,11 @@ class Stillness:
             return self._still_seconds
         return max(0.0, self._still_seconds - (self._clock.monotonic() - seen[1]))
 
-    def has_moved_since(self, launch: str, counter: object) -> bool:
-        """Whether the counter last seen of that launch is another one than ``counter``."""
+    def counter(self, launch: str) -> object:
+        """The counter last seen of that launch, or None."""
         seen = self._seen.get(launch)
-        return seen is not None and seen[0] != counter
+        return None if seen is None else seen[0]
+
+    def has_moved(self, launch: str) -> bool:
+        """Whether this observer ever saw the launch's counter move."""
+        return launch in self._moved

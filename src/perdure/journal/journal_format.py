@@ -91,7 +91,7 @@ def parse(data: bytes, *, start: int = 0) -> Parsed:
                 records=tuple(records), length=start + position, damaged_at=start + position
             )
         position = end + 1
-        kind = _KINDS.get(fields.pop("k", None))
+        kind = _KINDS.get(str(fields.pop("k", "")))
         if kind is not None:
             records.append(JournalRecord(kind=kind, fields=fields, end=start + position))
     too_long = len(data) - position > LINE_LIMIT_BYTES
@@ -102,7 +102,7 @@ def parse(data: bytes, *, start: int = 0) -> Parsed:
     )
 
 
-_KINDS: Mapping[Any, Kind] = {kind.value: kind for kind in Kind}
+_KINDS: Mapping[str, Kind] = {kind.value: kind for kind in Kind}
 
 
 def _decode(line: bytes) -> dict[str, Any] | None:
@@ -112,6 +112,6 @@ def _decode(line: bytes) -> dict[str, Any] | None:
         return None
     try:
         fields = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return fields if isinstance(fields, dict) else None

@@ -44,11 +44,20 @@ def segment_key(key: str, number: int) -> str:
     return f"{key}.{number:010d}"
 
 
-def read_from(medium: Medium, key: str, start: int) -> bytes:
-    """The journal's bytes from offset ``start`` on; empty where there are none (yet)."""
+def read_from(medium: Medium, key: str, start: int, *, fresh: bool = False) -> bytes:
+    """The journal's bytes from offset ``start`` on; empty where there are none (yet).
+
+    Args:
+        medium: the store.
+        key: the journal's key.
+        start: how far it was read before.
+        fresh: open the object even where its size says that there is nothing new: network file
+            systems may show an old size, but not to whoever opens a file anew.
+    """
     if medium.appends:
         size = medium.head(key)
-        return medium.get(key, start) if size is not None and size > start else b""
+        is_worth_it = size is not None and (fresh or size > start)
+        return medium.get(key, start) if is_worth_it else b""
     return b"".join(_segments_from(medium, key, start))
 
 

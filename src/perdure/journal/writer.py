@@ -16,7 +16,7 @@ from perdure.errors import HomeError, OutOfSpace
 from perdure.journal.journal_format import Kind, encode_line
 from perdure.journal.medium import Medium, segment_key
 
-#: Lines that wait while the store is away; beyond this the oldest notes are not kept but counted.
+#: Lines that wait while the store is away; beyond this new ones are not taken but counted.
 MAX_WAITING_BYTES = 64 * 1024 * 1024
 
 

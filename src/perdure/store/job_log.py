@@ -20,11 +20,14 @@ class TaskRef:
     Attributes:
         index: of the task in the step's order; None for chunks formed as the job runs.
         values: parameter values by name, where there is no index.
+        share: number of the share that took its first attempt, as the intent's author read it: the
+            worker reads on until it sees that one too. None: none did, or it is not known.
     """
 
     task: TaskKey
     index: int | None = None
     values: Mapping[str, str] | None = None
+    share: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As it stands in records."""
@@ -33,6 +36,8 @@ class TaskRef:
             described["index"] = self.index
         if self.values is not None:
             described["values"] = dict(self.values)
+        if self.share is not None:
+            described["share"] = self.share
         return described
 
     @staticmethod
@@ -42,6 +47,7 @@ class TaskRef:
             task=TaskKey(described["task"]),
             index=described.get("index"),
             values=described.get("values"),
+            share=described.get("share"),
         )
 
 
@@ -85,6 +91,7 @@ class JobLogState:
         launched: the engine's ids, by token.
         started: the last ``started`` record's fields, by launch.
         seals, fences: launches taken to be dead; and how much of their journals counts.
+        still_at: the counter at which a sealed launch was judged to stand still.
         wishes: what people and hosts asked for, in order.
         settled: by step index, the last ``settled`` record; the whole job's under None.
     """
@@ -94,6 +101,7 @@ class JobLogState:
     started: dict[LaunchId, Mapping[str, Any]] = field(default_factory=dict)
     seals: dict[LaunchId, int] = field(default_factory=dict)
     fences: dict[LaunchId, int] = field(default_factory=dict)
+    still_at: dict[LaunchId, Any] = field(default_factory=dict)
     wishes: list[Wish] = field(default_factory=list)
     settled: dict[StepKey | None, Entry] = field(default_factory=dict)
     last: int = 0
@@ -116,6 +124,7 @@ class JobLogState:
                 self.started[LaunchId(fields["launch"])] = fields
             case "seal":
                 self.seals.setdefault(LaunchId(fields["launch"]), entry.number)
+                self.still_at.setdefault(LaunchId(fields["launch"]), fields.get("counter"))
             case "fence":
                 self.fences.setdefault(LaunchId(fields["launch"]), int(fields["offset"]))
             case "suspend" | "cancel" | "resume":

@@ -90,6 +90,18 @@ class Lineage:
         """The checkpoint with that sequence."""
         return next((save for save in self.saves if save.number == number), None)
 
+    def ancestry(self, number: int | None) -> tuple[int, ...]:
+        """That checkpoint and those that it was saved on top of, newest first.
+
+        What is in none of them is not in its files either.
+        """
+        parents = {save.number: save.parent for save in self.saves}
+        found: list[int] = []
+        while number is not None and number in parents and number not in found:
+            found.append(number)
+            number = parents[number]
+        return tuple(found)
+
 
 class _Fold:
     """The state while folding; one method a kind."""

@@ -14,18 +14,19 @@ happened or did not, and the next reader sees which.
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from perdure.clock import Clock, to_text
-from perdure.errors import StoreUnavailable
+from perdure.errors import OutOfSpace, StoreUnavailable
 from perdure.store.driver import Driver, KeyMissing, PutUncertain
 from perdure.store.layout import record_key
 from perdure.store.record_format import Record, decode_record, encode_record
 
 #: How often a refused number is looked for before the store is said not to answer: a store that
-#: refuses a put shows the object soon (network file systems cache what is not there for seconds).
-MAX_STALE_READS = 8
+#: refuses a put shows the object soon (network file systems cache what is not there for a minute).
+MAX_STALE_READS = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,21 +116,30 @@ class Log:
         return entry if entry.header.get("id") == identity else Refused(by=entry)
 
     def _put(self, number: int, data: bytes) -> bool:
-        """Whether our put created the object, however often its reply is lost."""
+        """Whether our put created the object, however often its reply is lost.
+
+        Once a reply was lost no other failure ends the tries: the first put may stand, or land yet,
+        and whoever gives it up could decide as if it never were.
+        """
         tries = 0
         while True:
             try:
                 return self._driver.put_if_absent(self.key(number), data)
             except PutUncertain:
                 tries += 1
-                self._pause(tries)
+            except (StoreUnavailable, OutOfSpace):
+                if tries == 0:
+                    raise
+                tries += 1
+            self._pause(tries)
 
     def _read_refused(self, number: int) -> Entry:
         """The record that stands where our put was refused."""
         for tries in range(1, MAX_STALE_READS + 1):
-            entry = self._read_one(number)
-            if entry is not None:
-                return entry
+            with suppress(StoreUnavailable):
+                entry = self._read_one(number)
+                if entry is not None:
+                    return entry
             self._pause(tries)
         raise StoreUnavailable(
             f"the store refuses {self.key(number)} and does not show what is there",

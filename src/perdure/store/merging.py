@@ -2,14 +2,17 @@
 
 Perdure's own checkpoints for kept values hold the last save as it was, and the files that were
 declared since. Where both have a path the first one's version stays: the save's state belongs to
-it.
+it. What was absent then gives way: a file of a finished value must not be lost because it was
+declared before it was written. `changed` says where the two versions differ, so that nothing is
+called kept that only the second one holds.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
 from perdure.store.layout import PackId
-from perdure.store.manifest import NO_PACK, Entry, Manifest, Root
+from perdure.store.manifest import NO_PACK, Entry, EntryType, Manifest, Root
 
 _T = TypeVar("_T")
 
@@ -18,13 +21,17 @@ def merge(first: Manifest, second: Manifest) -> Manifest:
     """``first``'s state, file and entries, and those of ``second`` that it does not have."""
     roots = _union(first.roots, second.roots)
     packs = _union(first.packs, second.packs)
-    taken = {_where(first, entry) for entry in first.entries}
+    new = {_where(second, e) for e in second.entries if e.type is not EntryType.ABSENT}
+    stays = [
+        e for e in first.entries if e.type is not EntryType.ABSENT or _where(first, e) not in new
+    ]
+    tree = _Tree((_where(first, entry), entry.type) for entry in stays)
     added = [
         _moved(entry, second, roots, packs)
         for entry in second.entries
-        if _where(second, entry) not in taken
+        if tree.has_room(_where(second, entry), entry.type)
     ]
-    entries = sorted([*first.entries, *added], key=lambda entry: (entry.root, entry.path))
+    entries = sorted([*stays, *added], key=lambda entry: (entry.root, entry.path))
     return replace(
         second,
         save=first.save,
@@ -34,6 +41,56 @@ def merge(first: Manifest, second: Manifest) -> Manifest:
         packs=packs,
         entries=tuple(entries),
     )
+
+
+def changed(first: Manifest, second: Manifest) -> tuple[str, ...]:
+    """Paths whose content in ``second`` `merge` would leave out, because ``first`` has another."""
+    there = {
+        _where(first, entry): entry for entry in first.entries if entry.type is not EntryType.ABSENT
+    }
+    return tuple(
+        second.shown_path(entry)
+        for entry in second.entries
+        if entry.type is not EntryType.ABSENT
+        and (before := there.get(_where(second, entry))) is not None
+        and _content(before) != _content(entry)
+    )
+
+
+class _Tree:
+    """The paths that are taken: a file has nothing below it, and a folder is no file."""
+
+    def __init__(self, taken: Iterable[tuple[tuple[Root, str], EntryType]]) -> None:
+        self._types = dict(taken)
+        self._above = {
+            (root, above)
+            for (root, path), type_ in self._types.items()
+            if type_ is not EntryType.ABSENT
+            for above in _above(path)
+        }
+
+    def has_room(self, where: tuple[Root, str], type_: EntryType) -> bool:
+        """Whether an entry can be added."""
+        if where in self._types:
+            return False
+        if type_ is not EntryType.FOLDER and where in self._above:
+            return False
+        root, path = where
+        return all(
+            self._types.get((root, above), EntryType.FOLDER) is EntryType.FOLDER
+            for above in _above(path)
+        )
+
+
+def _above(path: str) -> Iterator[str]:
+    """The folders that a path lies in."""
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def _content(entry: Entry) -> tuple[object, ...]:
+    return (entry.type, entry.size, entry.digest, entry.target)
 
 
 def _where(manifest: Manifest, entry: Entry) -> tuple[Root, str]:

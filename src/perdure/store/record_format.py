@@ -67,7 +67,7 @@ def decode_record(data: bytes, *, key: str) -> Record:
     """
     _check_first_line(data, key)
     body, trailer = data[:-_TRAILER_BYTES], data[-_TRAILER_BYTES:]
-    if blake3(body).hexdigest().encode("ascii") != trailer[1:-1]:
+    if trailer != b"\n%s\n" % blake3(body).hexdigest().encode("ascii"):
         raise _damaged(key, "its digest does not match its bytes")
     first = body.find(b"\n") + 1
     end = body.find(b"\n", first)

@@ -2,7 +2,9 @@
 
 ``auto`` asks EC2's instance metadata (IMDSv2) for a spot interruption or a rebalance
 recommendation; a command of the user's prints ``ACTION DEADLINE`` (RFC 3339) when the host is to
-go, else nothing. A source that fails is asked again later and never stops the work.
+go, else nothing. A source that fails is asked again later and never stops the work; one that is
+slow holds up nobody: it is asked in a thread of its own (`InBackground`), and what it said last
+counts.
 
 Source: EC2 user guide, "Spot Instance interruption notices" (``spot/instance-action``: 404 until
 there is one, then ``{"action": …, "time": …}``, two minutes ahead) and "rebalance recommendations"
@@ -10,13 +12,17 @@ there is one, then ``{"action": …, "time": …}``, two minutes ahead) and "reb
 """
 
 import json
+import os
+import signal
 import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from threading import Thread
 
 from perdure.clock import from_text
 
@@ -56,9 +62,9 @@ def notice_source(option: str, *, imds_url: str = IMDS_URL) -> Source | None:
             return None
         case "auto":
             is_asked = imds_url != IMDS_URL or is_ec2()
-            return Ec2Notices(imds_url) if is_asked else None
+            return InBackground(Ec2Notices(imds_url)) if is_asked else None
         case command:
-            return CommandNotices(command)
+            return InBackground(CommandNotices(command))
 
 
 def is_ec2(sys: Path = Path("/sys")) -> bool:
@@ -71,6 +77,33 @@ def is_ec2(sys: Path = Path("/sys")) -> bool:
         if text.startswith(("amazon ec2", "ec2")):
             return True
     return False
+
+
+class InBackground:
+    """Asks a slow source without waiting for it: whoever calls must keep a heartbeat going.
+
+    Each call returns what the source said last, and asks it anew unless it is still being asked.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._said: HostNotice | None = None
+        self._thread: Thread | None = None
+
+    def __call__(self) -> HostNotice | None:
+        """What the source said last."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = Thread(target=self._ask, name="perdure-notices", daemon=True)
+            self._thread.start()
+        return self._said
+
+    def wait(self, seconds: float) -> None:
+        """Wait until the source has answered, at most so long."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    def _ask(self) -> None:
+        self._said = self._source()
 
 
 class Ec2Notices:
@@ -132,26 +165,37 @@ class Ec2Notices:
 class CommandNotices:
     """Runs the user's command in a shell; what it prints last counts."""
 
-    def __init__(self, command: str) -> None:
+    def __init__(self, command: str, *, timeout_seconds: float = _COMMAND_TIMEOUT_SECONDS) -> None:
         self._command = command
+        self._timeout_seconds = timeout_seconds
         self.problem = ""
 
     def __call__(self) -> HostNotice | None:
         """The notice, if the command printed one; `problem` says what was wrong otherwise."""
         try:
-            done = subprocess.run(
-                ["/bin/sh", "-c", self._command],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_COMMAND_TIMEOUT_SECONDS,
-                check=False,
-            )
+            said = self._run()
         except (OSError, subprocess.TimeoutExpired) as error:
             self.problem = f"--notice {self._command!r} did not answer: {error}"
             return None
-        lines = done.stdout.decode("utf-8", "replace").split("\n")
+        lines = said.decode("utf-8", "replace").split("\n")
         words = next((line.split() for line in reversed(lines) if line.strip()), [])
         return self._read(words) if words else None
+
+    def _run(self) -> bytes:
+        """What the command prints; all of it is killed when it takes too long."""
+        with subprocess.Popen(
+            ["/bin/sh", "-c", self._command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        ) as process:
+            try:
+                return process.communicate(timeout=self._timeout_seconds)[0]
+            except subprocess.TimeoutExpired:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                raise
 
     def _read(self, words: list[str]) -> HostNotice | None:
         try:

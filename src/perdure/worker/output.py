@@ -10,6 +10,7 @@ Source: known failures K (10 GB of stdout; a requeue must not truncate the log).
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 #: How much of a launch's output is kept, unless ``--log-limit`` says otherwise.
@@ -45,8 +46,9 @@ class OutputLog:
         self._end += data[-END_BYTES:]
         if len(self._end) > 2 * END_BYTES:
             del self._end[:-END_BYTES]
-        if self._untold_bytes:
-            data = b"perdure: %d bytes of output were lost here\n" % self._untold_bytes + data
+        if self._untold_bytes and not self._tell():
+            self._lose(len(data))
+            return
         while data:
             if self._room <= 0:
                 self._next_segment()
@@ -66,18 +68,34 @@ class OutputLog:
         """Let go of the file."""
         os.close(self._file)
 
+    def _tell(self) -> bool:
+        """Say in the log how much was lost; False while that cannot be written either."""
+        text = b"\nperdure: %d bytes of output were lost here\n" % self._untold_bytes
+        if self._add(text) < len(text):
+            return False
+        self._untold_bytes = 0
+        return True
+
     def _write(self, piece: bytes) -> None:
-        """Write it, or count what of it is lost; the offset goes by what stands in the file."""
-        view = memoryview(piece)
-        try:
+        """Write it, or count what of it is lost."""
+        written = self._add(piece)
+        if written < len(piece):
+            self._lose(len(piece) - written)
+
+    def _lose(self, size_bytes: int) -> None:
+        self.lost_bytes += size_bytes
+        self._untold_bytes += size_bytes
+
+    def _add(self, data: bytes) -> int:
+        """How much of it stands in the file now; the offset goes by that."""
+        view = memoryview(data)
+        with suppress(OSError):
             while view:
                 view = view[os.write(self._file, view) :]
-        except OSError:
-            self.lost_bytes += len(view)
-            self._untold_bytes += len(view)
-        written = len(piece) - len(view)
+        written = len(data) - len(view)
         self.offset += written
         self._room -= written
+        return written
 
     def _next_segment(self) -> None:
         """Go on in a new segment, named by its offset; the oldest goes."""

@@ -94,10 +94,15 @@ class StopBoard:
         """A stop that covers the whole launch, the strongest first.
 
         Args:
-            step: whose tasks the launch runs; None: stops of single steps do not count.
+            step: whose tasks the launch runs, so that stops of other steps do not count; None: it
+                is not known, and they do.
         """
         with self._lock:
-            stops = [s for s in self._stops if s.task is None and s.step in (None, step)]
+            stops = [
+                stop
+                for stop in self._stops
+                if stop.task is None and (step is None or stop.step in (None, step))
+            ]
         return _strongest(stops)
 
     def stops_task(self, step: StepKey, task: TaskKey) -> Stop | None:
