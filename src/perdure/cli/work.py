@@ -10,12 +10,9 @@ that cannot be used, 70 for a bug of ours.
 import argparse
 import json
 import os
-import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 from perdure.worker.keeper import keep
 
@@ -67,10 +64,11 @@ def _work(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """The worker itself, in the keeper's child."""
     from perdure.cli.working import WorkerOptions, work
     from perdure.errors import PerdureError
+    from perdure.worker.listening import listen
     from perdure.worker.stops import StopBoard
 
     board = StopBoard()
-    _listen(board.signal)
+    listen(board.post)
     try:
         work(
             WorkerOptions(
@@ -89,24 +87,6 @@ def _work(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         print(f"perdure-worker: {error.message} {error.hint}", file=sys.stderr, flush=True)
         return error.exit_code
     return 0
-
-
-def _listen(post: Callable[[Any], None]) -> None:
-    """SIGINT is a person's wish; SIGTERM and SIGHUP are the host's; a second SIGINT is at once."""
-    from perdure.worker.machine import Intent
-    from perdure.worker.stops import Stop
-
-    seen: list[int] = []
-
-    def handle(number: int, _frame: FrameType | None) -> None:
-        by = "user" if number == signal.SIGINT else "host"
-        is_now = number == signal.SIGINT and number in seen
-        seen.append(number)
-        name = signal.Signals(number).name
-        post(Stop(intent=Intent.SUSPEND, by=by, is_now=is_now, reason=name))
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, handle)
 
 
 if __name__ == "__main__":
