@@ -1,0 +1,165 @@
+"""The example jobs, interrupted at random points: what they write is the same, byte for byte.
+
+An input, a neighbour's file and a corrected file outside survive each resume untouched.
+"""
+
+import random
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+#: Parameters that make the examples short.
+JOBS = {
+    "render": ["-p", "Frames=1-8", "-p", "FrameSeconds=0.1", "-p", "Width=16"],
+    "simulation": ["-p", "Steps=60", "-p", "SaveEvery=10", "-p", "StepSeconds=0.02"],
+    "environments": ["-p", "Seconds=0.1"],
+}
+
+
+def line(name, output, *more):
+    return ["run", EXAMPLES / f"{name}.yaml", *JOBS[name], "-p", f"Output={output}", *more]
+
+
+def contents(output):
+    """Every file of a job's output, by its path."""
+    if output.is_file():
+        return {"": output.read_bytes()}
+    return {
+        str(path.relative_to(output)): path.read_bytes()
+        for path in sorted(output.rglob("*"))
+        if path.is_file()
+    }
+
+
+def straight(perdure, name):
+    output = perdure.folder / f"straight-{name}"
+    perdure(*line(name, output))
+    return contents(output)
+
+
+def interrupt(perdure, chance, command):
+    """Run the line and interrupt it somewhere; whether it ended by itself first."""
+    how = chance.choice([signal.SIGINT, signal.SIGTERM, "kill all"])
+    with perdure.running(*command) as run:
+        for _ in range(chance.randrange(1, 60)):
+            text = run.process.stdout.readline()
+            if not text:
+                return run.process.wait() == 0
+            run.lines.append(text)
+        if how == "kill all":
+            perdure.kill_all()
+        else:
+            run.signal(how)
+        run.lines.extend(run.process.stdout)
+        code = run.process.wait()
+    # -2, -15: the signal came when the job was done already, and found no handler any more.
+    assert code in (0, 75, 143, -9, 137, -2, -15), (code, "".join(run.lines))
+    return code in (0, -2, -15)
+
+
+def interrupted(perdure, name, seed, times):
+    """The output after so many interruptions at random points, and how many there were."""
+    chance = random.Random(seed)
+    output = perdure.folder / f"interrupted-{name}-{seed}"
+    command = line(name, output, "--limit", "back_off_seconds=0.05", "--limit", "quick_seconds=0")
+    for number in range(times):
+        if interrupt(perdure, chance, command):
+            return contents(output), number
+    perdure(*command)
+    return contents(output), times
+
+
+@pytest.mark.parametrize("name", sorted(JOBS))
+def test_an_example_interrupted_at_random_points_writes_the_same(perdure, name):
+    expected = straight(perdure, name)
+    found, _ = interrupted(perdure, name, seed=7, times=4)
+    assert found == expected
+    perdure.wait_until_no_process()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", sorted(JOBS))
+def test_an_example_interrupted_at_twenty_random_points_writes_the_same(perdure, name):
+    expected = straight(perdure, name)
+    interruptions, seed = 0, 100
+    while interruptions < 20:
+        found, number = interrupted(perdure, name, seed=seed, times=20)
+        assert found == expected, f"seed {seed}"
+        interruptions += max(1, number)
+        seed += 1
+    print(f"{name}: {interruptions} interruptions, {seed - 100} runs")
+    perdure.wait_until_no_process()
+
+
+def test_frames_that_are_done_are_never_rendered_again(perdure):
+    output = perdure.folder / "frames"
+    command = line("render", output)
+    with perdure.running(*command) as run:
+        run.until(r'openjd_task_complete: {"Frame": 6}')
+        run.signal(signal.SIGINT)
+        said = run.end(expect=75)
+    said += perdure(*command).stdout
+    rendered = [int(found) for found in re.findall(r"Rendering frame (\d+)", said)]
+    assert sorted(rendered) == list(range(1, 9))
+
+
+OUTSIDE = """\
+specificationVersion: jobtemplate-2023-09
+extensions: [CHECKPOINT]
+name: Outside
+parameterDefinitions:
+- {name: Folder, type: PATH, objectType: DIRECTORY, dataFlow: INOUT}
+steps:
+- name: Work
+  script:
+    actions:
+      onRun: {command: python3, args: ["{{Task.File.Work}}", "{{Param.Folder}}"]}
+      onCheckpointResume:
+        command: python3
+        args: ["{{Task.File.Work}}", "{{Param.Folder}}", "{{Task.Checkpoint.State}}"]
+    embeddedFiles:
+    - name: Work
+      type: TEXT
+      data: |
+        import json, os, sys, time
+        folder = sys.argv[1]
+        own = os.path.join(folder, "own.txt")
+        if len(sys.argv) < 3:
+            with open(own, "w") as file:
+                file.write("saved")
+            paths = [own, os.path.join(folder, "input.txt")]
+            print("openjd_checkpoint_files: " + json.dumps({"files": paths, "dirs": [folder]}))
+            print('openjd_checkpoint_save: {"state": "1"}')
+            sys.stdout.flush()
+            while not os.path.exists(os.environ["PERDURE_COMMIT_FILE"]):
+                time.sleep(0.01)
+            with open(own, "w") as file:
+                file.write("later, not saved")
+            print("ready", flush=True)
+            time.sleep(60)
+        print("own is", open(own).read(), flush=True)
+"""
+
+
+def test_an_input_a_neighbours_file_and_a_corrected_file_survive_a_resume(perdure):
+    folder = perdure.folder / "data"
+    folder.mkdir()
+    (folder / "input.txt").write_text("input")
+    (folder / "neighbour.txt").write_text("neighbour")
+    command = ["run", perdure.template(OUTSIDE), "-p", f"Folder={folder}"]
+    with perdure.running(*command) as run:
+        run.until("ready")
+        run.signal(signal.SIGINT)
+        run.end(expect=75)
+    (folder / "input.txt").write_text("input, corrected")
+    (folder / "neighbour.txt").write_text("neighbour, corrected")
+    said = perdure(*command).stdout
+    assert "own is saved" in said
+    assert (folder / "input.txt").read_text() == "input, corrected"
+    assert (folder / "neighbour.txt").read_text() == "neighbour, corrected"
+    displaced = list(folder.glob("own.txt.displaced-*"))
+    assert [path.read_text() for path in displaced] == ["later, not saved"]
+    assert "input.txt" in perdure("why", "last", "Work").stdout
