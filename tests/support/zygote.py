@@ -2,7 +2,7 @@
 
 A worker started this way runs the very entry that `python -m perdure.cli.work` runs; only the
 interpreter's start and the imports are spared. Requests and answers are lines of JSON:
-``{"argv": […], "env": {…}, "out": path}`` gives ``{"pid": n}``, and ``{"pid": n, "exit": c}`` later.
+``{"argv": […], "env": {…}, "out": path}`` gives ``{"pid": n}``, then ``{"pid": n, "exit": c}``.
 """
 
 import json

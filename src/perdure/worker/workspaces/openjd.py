@@ -217,14 +217,17 @@ class OpenJdSession:
     def _is_shown(self, record: logging.LogRecord) -> bool:
         """Whether a record goes into the log.
 
-        Output does already, but for hidden values; what the library says about this host (versions,
-        its own path) is no business of the task.
+        Output does already, but for hidden values and for lines to which the library adds what is
+        wrong with them. What it says about this host (versions, its own path) is of no use there.
         """
         content = getattr(record, "openjd_log_content", None)
         if content is not None and LogContent.HOST_INFO in content:
             return False
-        is_output = content is not None and LogContent.COMMAND_OUTPUT in content
-        return not is_output or (self._output is not None and self._output.is_secret)
+        if content is None or LogContent.COMMAND_OUTPUT not in content:
+            return True
+        if self._output is not None and self._output.is_secret:
+            return True
+        return record.getMessage() != getattr(record, openjd_subprocess.AS_PRINTED, None)
 
 
 class _Tap(logging.Handler):

@@ -32,6 +32,9 @@ from openjd.sessions import LogContent, _runner_base, _session
 
 from perdure.worker.workspaces.openjd_threads import LentThreads
 
+#: The attribute of a record that has the line as the action printed it: openjd's filter adds to
+#: lines that it does not understand, and hides values.
+AS_PRINTED = "perdure_as_printed"
 _READ_BYTES = 1 << 18
 
 
@@ -314,7 +317,8 @@ class SteeredSubprocess:
         """Let openjd's own filter act on its messages."""
         for line in lines:
             with self._containing():
-                self._logger.info(line, extra={"openjd_log_content": LogContent.COMMAND_OUTPUT})
+                extra = {"openjd_log_content": LogContent.COMMAND_OUTPUT, AS_PRINTED: line}
+                self._logger.info(line, extra=extra)
 
     def _say_returncode(self, pid: int) -> None:
         """The line that tools made for `openjd run` look for."""
