@@ -102,10 +102,12 @@ class Looked:
 class Watching:
     """Looks at one job again and again; reads only what is new. For one thread."""
 
-    def __init__(self, looked: Looked, document: JobDocument) -> None:
+    def __init__(
+        self, looked: Looked, document: JobDocument, *, view: "JobView | None" = None
+    ) -> None:
         self._looked = looked
         self._document = document
-        self._view = looked.view(document)
+        self._view = view if view is not None else looked.view(document)
         self._known: tuple[JobFacts, Positions] | None = None
 
     def status(self) -> JobStatus:

@@ -141,9 +141,14 @@ class StepView:
                     self.watch(ref)
 
     def read_watched(self, ended: Callable[[LaunchId], bool]) -> None:
-        """Read the logs of watched lineages of which something new was said."""
-        for watched in list(self.watched.values()):
-            if watched.is_stale or watched.is_running:
+        """Read the logs of watched lineages of which something new was said.
+
+        A claim that is read may name pieces that it split off: these are watched, and read, too.
+        """
+        for watched in self.watched.values():
+            watched.is_stale = watched.is_stale or watched.is_running
+        while stale := [watched for watched in self.watched.values() if watched.is_stale]:
+            for watched in stale:
                 self._read(watched, ended)
 
     def _read(self, watched: Watched, ended: Callable[[LaunchId], bool]) -> None:

@@ -1,0 +1,97 @@
+"""``perdure checkpoints``: all checkpoints of a job or task."""
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.cli.places import places, where_options
+from perdure.cli.tables import console, moment, plain, show_table, size
+
+if TYPE_CHECKING:
+    from perdure.manager.facts import CheckpointFacts
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("job")
+@click.option("--task", metavar="T", help="Only of this task: Step[Frame=12], or its key.")
+@click.option("--all", "show_all", is_flag=True, help="Also those that were pruned.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@where_options
+def checkpoints(**given: Any) -> int:
+    """List the checkpoints of JOB, the newest of each task last."""
+    from perdure.cli.looking import look_into
+    from perdure.cli.naming import find_tasks
+    from perdure.manager.attempt_facts import checkpoint_facts
+    from perdure.manager.labels import checkpoint_label
+    from perdure.manager.lineages import read_lineage, stored_lineages
+
+    looked = look_into(places(given["home"], given["store"]))
+    document = looked.job(given["job"])
+    view = looked.view(document)
+    view.refresh()
+    if given["task"] is None:
+        lineages = list(stored_lineages(view))
+    else:
+        found = find_tasks(view, None, given["task"])
+        lineages = [read_lineage(view, one.step, one.ref) for one in found]
+    rows: list[dict[str, Any]] = []
+    for lineage in lineages:
+        for save in lineage.lineage.saves:
+            if save.is_pruned and not (given["show_all"] or given["as_json"]):
+                continue
+            rows.append(
+                {
+                    "name": checkpoint_label(document.job, lineage.label, save.number),
+                    "step": view.job.step(lineage.step).name,
+                    "task": lineage.label,
+                    "key": lineage.task,
+                    "point": save.number == lineage.lineage.point,
+                    "facts": checkpoint_facts(save),
+                }
+            )
+    if given["as_json"]:
+        listed = [{**row, **asdict(row.pop("facts"))} for row in rows]
+        print(json.dumps({"job": document.job, "checkpoints": listed}))
+    else:
+        _show(document.job, rows)
+    return 0
+
+
+def _show(job: str, rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        print(f"Job {job} has no checkpoints.")
+        return
+    show_table(
+        console(),
+        ("TASK", "SEQ", "COMMITTED", "ATTEMPT", "SIZE", "NEW", "FILES", "", "STATE"),
+        [_row(row, row["facts"]) for row in rows],
+        right=("SEQ", "ATTEMPT", "SIZE", "NEW", "FILES"),
+    )
+
+
+def _row(row: dict[str, Any], facts: "CheckpointFacts") -> tuple[str, ...]:
+    return (
+        plain(row["task"]),
+        f"@{facts.sequence}",
+        moment(facts.committed_at),
+        "imported" if facts.imported else str(facts.attempt),
+        size(facts.size_bytes),
+        size(facts.new_bytes),
+        str(facts.files),
+        ", ".join(_marks(facts, is_point=row["point"])),
+        plain(facts.state or "")[:60],
+    )
+
+
+def _marks(facts: "CheckpointFacts", *, is_point: bool) -> list[str]:
+    """What is to be known about a checkpoint, in single words."""
+    marks = {
+        "next": is_point,
+        "pinned": facts.pinned,
+        "side branch": facts.void,
+        "pruned": facts.pruned,
+        "for kept values": facts.support,
+    }
+    return [name for name, holds in marks.items() if holds]

@@ -1,0 +1,348 @@
+"""``perdure rm``, ``du``, ``verify`` and ``repair``: the store and the home, kept in order."""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.cli.places import Places, places, where_options
+from perdure.cli.tables import console, plain, show_table, size
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from perdure.cli.looking import Looked
+    from perdure.manager.removing import Removal
+    from perdure.store.job_document import JobDocument
+    from perdure.store.layout import JobId
+
+_CONTEXT = {"help_option_names": ["-h", "--help"]}
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+_DAMAGED_EXIT = 8
+#: Temporary names that were left so long ago are nobody's any more.
+_LEFT_SECONDS = 3600.0
+
+
+@click.command(context_settings=_CONTEXT)
+@click.argument("jobs", nargs=-1, metavar="[JOB]...")
+@click.option("--older", metavar="AGE", help="Jobs that ended so long ago: 30d, 12h.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--wait", is_flag=True, help="Wait until what runs of them has ended.")
+@_JSON
+@where_options
+def rm(**given: Any) -> int:
+    """Remove jobs with their checkpoints and logs; what runs is never removed.
+
+    With --older only jobs that have ended (succeeded, failed, canceled) are meant.
+    """
+    from perdure.cli.job_options import age
+    from perdure.cli.looking import look_into
+    from perdure.errors import UsageError
+
+    if bool(given["jobs"]) == (given["older"] is not None):
+        raise UsageError("name jobs, or give --older AGE", hint="perdure rm JOB…, or --older 30d")
+    oldest = age(given["older"]) if given["older"] is not None else None
+    looked = look_into(places(given["home"], given["store"]), write=True)
+    if oldest is None:
+        documents = _named_jobs(looked, given["jobs"])
+    else:
+        documents = list(_ended_before(looked, oldest))
+    if not _may_remove(looked, documents, given, is_old=oldest is not None):
+        return 1
+    removed = [_remove(looked, document, wait=given["wait"]) for document in documents]
+    _finish_removals(looked)
+    if given["as_json"]:
+        print(json.dumps({"removed": removed}))
+    else:
+        for job in removed:
+            print(f"{job} is removed")
+        if not removed:
+            print("There was nothing to remove.")
+    return 0
+
+
+def _named_jobs(looked: "Looked", names: tuple[str, ...]) -> "list[JobDocument]":
+    """The jobs of these names, each once; one whose record is damaged goes by its whole id."""
+    from perdure.errors import StoreDamaged
+    from perdure.store.job_document import JobDocument, Text
+    from perdure.store.layout import JobId, is_ulid
+
+    found: dict[str, JobDocument] = {}
+    for name in names:
+        try:
+            document = looked.job(name)
+        except StoreDamaged:
+            if not is_ulid(name):
+                raise
+            document = JobDocument(
+                job=JobId(name),
+                name="its record is damaged",
+                template=Text(name="", text=""),
+                template_dir="/",
+                current_dir="/",
+            )
+        found[document.job] = document
+    return list(found.values())
+
+
+def _ended_before(looked: "Looked", oldest: "timedelta") -> "Iterator[JobDocument]":
+    """Jobs that have ended, and that long ago. What was suspended keeps its progress."""
+    from perdure.clock import from_text
+    from perdure.errors import PerdureError
+    from perdure.manager.stored_jobs import newest_first
+
+    for document in newest_first(looked.store.driver):
+        try:
+            facts = looked.facts(document)
+            settled_at = facts.settled_at
+            is_old = settled_at is not None and looked.clock.now() - from_text(settled_at) > oldest
+        except (PerdureError, ValueError):
+            continue  # one that cannot be read is removed by its id, or not at all
+        if is_old:
+            yield document
+
+
+def _may_remove(
+    looked: "Looked", documents: "list[JobDocument]", given: dict[str, Any], *, is_old: bool
+) -> bool:
+    """Whether a person wants it: unfinished jobs, and those of an age, are asked about."""
+    from perdure.errors import UsageError
+
+    unfinished = [d for d in documents if not _has_ended(looked, d)]
+    asked = documents if is_old else unfinished
+    if given["yes"] or not asked:
+        return True
+    names = ", ".join(f"{d.job} ({plain(d.name)})" for d in asked)
+    if not sys.stdin.isatty() or given["as_json"]:
+        what = (
+            "these jobs" if is_old else "these jobs, which have not ended and lose their progress"
+        )
+        raise UsageError(f"to remove {what}, say --yes: {names}")
+    what = "Remove" if is_old else "These have not ended and lose their progress. Remove"
+    return click.confirm(f"{what} {names}?")
+
+
+def _has_ended(looked: "Looked", document: "JobDocument") -> bool:
+    from perdure.errors import PerdureError
+
+    try:
+        return looked.facts(document).settled is not None
+    except PerdureError:
+        return False
+
+
+def _remove(looked: "Looked", document: "JobDocument", *, wait: bool) -> str:
+    from perdure.cli.naming import pause
+    from perdure.manager.removing import remove
+
+    remove(looked.store.driver, _removal(looked.places, document, wait=wait), looked.clock, pause)
+    looked.cache.forget(looked.store.store_id, document.job)
+    return document.job
+
+
+def _removal(where: Places, document: "JobDocument", *, wait: bool) -> "Removal":
+    from perdure.manager.removing import Removal, Rooms
+
+    options = document.options
+    return Removal(
+        job=document.job,
+        heartbeat_seconds=options.heartbeat_seconds,
+        rooms=Rooms(
+            logs=where.logs(document.job),
+            sessions=None if options.preserve else where.sessions(document),
+        ),
+        wait=wait,
+    )
+
+
+def _finish_removals(looked: "Looked") -> list[str]:
+    """Removals that were killed on their way."""
+    from perdure.store.deleting import remove_job, unfinished_removals
+
+    jobs = unfinished_removals(looked.store.driver)
+    for job in jobs:
+        remove_job(looked.store.driver, job)
+    return list(jobs)
+
+
+@click.command(context_settings=_CONTEXT)
+@click.argument("job", required=False)
+@_JSON
+@where_options
+def du(**given: Any) -> int:
+    """Show how much space all jobs take, or JOB."""
+    from perdure.cli.looking import look_into
+    from perdure.manager.stored_jobs import job_ids
+
+    looked = look_into(places(given["home"], given["store"]))
+    driver = looked.store.driver
+    jobs = job_ids(driver) if given["job"] is None else (looked.job(given["job"]).job,)
+    rows = [_usage(looked, job) for job in jobs]
+    total = sum(row["total_bytes"] for row in rows)
+    if given["as_json"]:
+        print(json.dumps({"store": looked.store.url, "jobs": rows, "total_bytes": total}))
+        return 0
+    show_table(
+        console(),
+        ("JOB", "CHECKPOINTS", "RECORDS", "LOGS", "OBJECTS", "TOTAL", "NAME"),
+        [
+            (
+                row["job"],
+                size(row["checkpoint_bytes"]),
+                size(row["record_bytes"]),
+                size(row["log_bytes"]),
+                str(row["objects"]),
+                size(row["total_bytes"]),
+                plain(row["name"] or ""),
+            )
+            for row in rows
+        ],
+        right=("CHECKPOINTS", "RECORDS", "LOGS", "OBJECTS", "TOTAL"),
+    )
+    print(f"{size(total)} in all")
+    return 0
+
+
+def _usage(looked: "Looked", job: "JobId") -> dict[str, Any]:
+    """What a job takes in the store and in this home."""
+    from perdure.errors import PerdureError
+    from perdure.manager.stored_jobs import stored_job
+    from perdure.store import layout
+
+    driver = looked.store.driver
+    sums = {"checkpoint_bytes": 0, "record_bytes": 0}
+    objects = 0
+    for prefix in (layout.job_prefix(job), layout.lineages_prefix(job)):
+        for key in driver.list(prefix):
+            name = "checkpoint_bytes" if "/packs/" in key else "record_bytes"
+            sums[name] += driver.head(key) or 0
+            objects += 1
+    logs = looked.places.logs(job)
+    log_bytes = sum(p.stat().st_size for p in logs.glob("*")) if logs.is_dir() else 0
+    try:
+        document = stored_job(driver, job)
+    except PerdureError:
+        document = None
+    return {
+        "job": job,
+        "name": document.name if document is not None else None,
+        **sums,
+        "log_bytes": log_bytes,
+        "objects": objects,
+        "total_bytes": sum(sums.values()) + log_bytes,
+    }
+
+
+@click.command(context_settings=_CONTEXT)
+@click.argument("job", required=False)
+@_JSON
+@where_options
+def verify(**given: Any) -> int:
+    """Read everything of all jobs, or of JOB, back and check it; exit with 8 if it is damaged."""
+    from perdure.cli.looking import look_into
+    from perdure.manager.checking import Checked, check_job
+
+    looked = look_into(places(given["home"], given["store"]))
+    checked = Checked()
+    findings = [
+        finding
+        for job in _jobs_meant(looked, given["job"])
+        for finding in check_job(looked.store.driver, job, checked)
+    ]
+    if given["as_json"]:
+        print(json.dumps({**asdict(checked), "damaged": [asdict(one) for one in findings]}))
+    else:
+        print(
+            f"Read {checked.records} records, {checked.journals} journals and"
+            f" {checked.checkpoints} checkpoints of {size(checked.size_bytes)}."
+        )
+        for finding in findings:
+            print(f"  {finding.key}: {plain(finding.reason)}")
+        print("Run: perdure repair" if findings else "All of it is what was written.")
+    return _DAMAGED_EXIT if findings else 0
+
+
+def _jobs_meant(looked: "Looked", name: str | None) -> "tuple[JobId, ...]":
+    """The job that is named; without a name all, also those whose record cannot be read."""
+    from perdure.manager.stored_jobs import job_ids
+    from perdure.store.layout import JobId, is_ulid
+
+    if name is None:
+        return job_ids(looked.store.driver)
+    if is_ulid(name):
+        return (JobId(name),) if JobId(name) in job_ids(looked.store.driver) else ()
+    return (looked.job(name).job,)
+
+
+@click.command(context_settings=_CONTEXT)
+@_JSON
+@where_options
+def repair(**given: Any) -> int:
+    """Rebuild the cache, finish removals, and set damaged objects aside; nothing is deleted.
+
+    Exits with 8 if something is damaged that could not be set aside.
+    """
+    from perdure.cli.looking import look_into
+    from perdure.manager.stored_jobs import job_ids
+
+    looked = look_into(places(given["home"], given["store"]), write=True)
+    had_cache = looked.cache.drop()
+    finished = _finish_removals(looked)
+    swept = looked.store.driver.sweep("", older_than_seconds=_LEFT_SECONDS)
+    rows = [row for job in job_ids(looked.store.driver) for row in _repair_job(looked, job)]
+    left = [row for row in rows if row["aside"] is None]
+    if given["as_json"]:
+        described = {"cache_rebuilt": had_cache, "removals_finished": finished}
+        print(json.dumps({**described, "temporary_removed": swept, "damaged": rows}))
+        return _DAMAGED_EXIT if left else 0
+    print("The cache is made anew when it is needed." if had_cache else "There was no cache.")
+    for job in finished:
+        print(f"The removal of {job} is finished.")
+    if swept:
+        print(f"{swept} files of writers that died were removed.")
+    for row in rows:
+        print(f"  {row['key']}: {plain(row['reason'])}")
+        print(f"    {row['advice']}" + (f": {row['aside']}" if row["aside"] else ""))
+    print(f"{len(rows)} objects are damaged." if rows else "Nothing is damaged.")
+    return _DAMAGED_EXIT if left else 0
+
+
+def _repair_job(looked: "Looked", job: "JobId") -> list[dict[str, Any]]:
+    """Repair one job; one that is at work, or of a later format, is told and left alone."""
+    from perdure.errors import PerdureError
+    from perdure.manager.checking import Checked, check_job
+    from perdure.manager.repairing import repair as repair_findings
+
+    driver, clock = looked.store.driver, looked.clock
+    folder = looked.places.home / "damaged" / looked.store.store_id
+    try:
+        findings = list(check_job(driver, job, Checked()))
+        if any(finding.kind == "record" for finding in findings):
+            _refuse_busy(looked, job)
+        done = repair_findings(driver, findings, folder, clock)
+        return [
+            {
+                **asdict(one.finding),
+                "aside": str(one.aside) if one.aside is not None else None,
+                "advice": one.advice,
+            }
+            for one in done
+        ]
+    except PerdureError as error:
+        reason = {"key": f"jobs/{job}", "kind": error.kind, "reason": error.message}
+        return [{**reason, "aside": None, "advice": error.hint}]
+
+
+def _refuse_busy(looked: "Looked", job: "JobId") -> None:
+    """A job that runs is not repaired under its feet.
+
+    Raises:
+        HomeBusy: something of it may run.
+    """
+    from perdure.cli.naming import pause
+    from perdure.manager.removing import refuse_busy
+
+    refuse_busy(looked.store.driver, job, looked.clock, pause)

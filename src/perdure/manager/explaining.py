@@ -1,0 +1,207 @@
+"""Why a job or a task is as it is, in plain sentences, with the command lines that change it. Pure.
+
+Every end has a reason; what a person must choose is shown with the lines that choose.
+
+Source: design 3 (rules 7 and 8).
+"""
+
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from perdure.manager.facts import AttemptFacts, CheckpointFacts, JobFacts, TaskFacts
+from perdure.manager.job_status import JobStatus, StepStatus
+from perdure.policy.states import State
+
+#: So many tasks are explained in an answer about a whole job.
+EXPLAINED_TASKS = 20
+_SHOWN_CHOICES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Something that is as it is, and why.
+
+    Attributes:
+        about: the job, a step, or a task, as people call it.
+        state: its state.
+        sentences: in order.
+        commands: lines that change it.
+    """
+
+    about: str
+    state: str
+    sentences: tuple[str, ...]
+    commands: tuple[str, ...] = ()
+
+
+def explain_job(found: JobStatus) -> Iterator[Explanation]:
+    """The job, its steps that did not simply succeed, and the tasks that explain them."""
+    yield Explanation(
+        about=f"Job {found.document.job} ({found.document.name})",
+        state=found.status.state.value,
+        sentences=tuple(_job_sentences(found)),
+        commands=tuple(_job_commands(found)),
+    )
+    for step in found.steps:
+        sentences = tuple(_step_sentences(step, found))
+        if sentences:
+            state = step.status.state.value
+            yield Explanation(about=f"Step {step.facts.name}", state=state, sentences=sentences)
+    quiet = (State.SUCCEEDED.value, State.RUNNING.value)
+    tasks = [task for task in found.facts.tasks if task.state not in quiet]
+    for task in tasks[:EXPLAINED_TASKS]:
+        yield explain_task(found, task)
+    more = max(0, len(tasks) - EXPLAINED_TASKS) + found.facts.tasks_left_out
+    if more:
+        yield Explanation(
+            about=f"{more} more tasks", state="", sentences=("ask for one by its name or key",)
+        )
+
+
+def _job_sentences(found: JobStatus) -> Iterator[str]:
+    facts, status = found.facts, found.status
+    done = sum(step.facts.counts.succeeded for step in found.steps)
+    total = sum(step.facts.counts.total for step in found.steps)
+    yield f"{done} of {total} tasks succeeded"
+    if facts.stop is not None:
+        who = {"user": "a person", "engine": "the engine", "host": "the host"}[facts.stop.by]
+        yield f"{who} asked to {facts.stop.kind} all of it (record {facts.stop.number})"
+    if status.reason:
+        yield status.reason
+    for launch in found.now.launches.values():
+        if launch.state == "gone":
+            yield "a worker is gone without a word; the next command ends what is left of it"
+    yield from found.warnings
+
+
+def _job_commands(found: JobStatus) -> Iterator[str]:
+    job = found.document.job
+    match found.status.state:
+        case State.SUSPENDED if not found.status.is_held:
+            yield f"perdure resume {job}"
+        case State.PENDING | State.RUNNING if not found.is_worked_on:
+            yield f"perdure resume {job}"
+        case State.FAILED:
+            yield f"perdure resume {job}"
+        case State.CANCELED:
+            yield f"perdure resume {job} --as new"
+        case _:
+            return
+
+
+def _step_sentences(step: StepStatus, found: JobStatus) -> Iterator[str]:
+    if step.status.reason and step.status.state is not State.SUCCEEDED:
+        yield step.status.reason
+    if step.status.state is State.PENDING:
+        names = {one.facts.index: one for one in found.steps}
+        waits = [
+            names[index].facts.name
+            for index in step.facts.dependencies
+            if names[index].status.state is not State.SUCCEEDED
+        ]
+        if waits:
+            yield f"it waits for step {', '.join(waits)}"
+
+
+def explain_task(found: JobStatus, task: TaskFacts) -> Explanation:
+    """One task: all its attempts, and what comes next."""
+    attempts = [one for one in found.facts.attempts if one.key == task.key]
+    return Explanation(
+        about=f"Task {task.task} ({task.key})",
+        state=f"{task.state} (held)" if task.held else task.state,
+        sentences=(
+            *(sentence for attempt in attempts for sentence in _attempt_sentences(attempt)),
+            *_next_sentences(task),
+        ),
+        commands=tuple(_choices(found, task, attempts)),
+    )
+
+
+def explain_counted(
+    label: str, key: str, state: str, attempts: Iterable[AttemptFacts]
+) -> Explanation:
+    """A task about which only its attempts are known."""
+    sentences = tuple(s for attempt in attempts for s in _attempt_sentences(attempt))
+    return Explanation(
+        about=f"Task {label} ({key})",
+        state=state,
+        sentences=sentences or ("no attempt of it has begun",),
+    )
+
+
+def _attempt_sentences(attempt: AttemptFacts) -> Iterator[str]:
+    """One attempt, and beneath it what was noted."""
+    where = f" on {attempt.host}" if attempt.host else ""
+    start = (
+        f"from checkpoint {attempt.resumed_from}"
+        if attempt.resumed_from is not None
+        else "from the beginning"
+    )
+    head = f"attempt {attempt.number}{where}, {start}"
+    if attempt.outcome is None:
+        says = f": {attempt.reason}" if attempt.reason else " is under way"
+        yield f"{head}{says}"
+    else:
+        by = f", asked by the {attempt.by}" if attempt.by else ""
+        yield f"{head}: {attempt.outcome}{by}: {attempt.reason}"
+    if attempt.resume_status is not None:
+        yield f"  the program says about the checkpoint: {attempt.resume_status}"
+    yield from _save_sentences(attempt)
+    for note in attempt.notes:
+        yield f"  {note['what']}: {note['text']}"
+
+
+def _save_sentences(attempt: AttemptFacts) -> Iterator[str]:
+    saves = attempt.saves
+    numbers = ", ".join(str(one.sequence) for one in attempt.checkpoints)
+    if numbers:
+        yield f"  committed checkpoints: {numbers}"
+    troubles = [
+        f"{saves[name]} {text}"
+        for name, text in (
+            ("skipped", "passed over for newer ones"),
+            ("torn", "torn (a file changed while it was being taken)"),
+        )
+        if saves.get(name)
+    ]
+    if troubles:
+        yield f"  of {saves.get('announced', 0)} saves {' and '.join(troubles)}"
+
+
+def _next_sentences(task: TaskFacts) -> Iterator[str]:
+    if task.reason:
+        yield task.reason
+    if task.state == State.PENDING.value:
+        start = "the beginning" if task.base is None else f"checkpoint {task.base}"
+        wait = f", {task.wait_seconds:.0f} s after the last one ended" if task.wait_seconds else ""
+        yield f"the next attempt starts from {start}{wait}"
+    yield from task.notes
+
+
+def _choices(found: JobStatus, task: TaskFacts, attempts: list[AttemptFacts]) -> Iterator[str]:
+    """The lines by which a person chooses, for a task that is held or failed."""
+    if not task.held and task.state != State.FAILED.value:
+        return
+    line = f"perdure resume {found.document.job} --task {shlex.quote(task.key)}"
+    known = {one.sequence: one for attempt in attempts for one in attempt.checkpoints}
+    for sequence in task.choices[:_SHOWN_CHOICES]:
+        yield f"{line} --from {sequence}{_described(known.get(sequence))}"
+    yield f"{line} --from start"
+
+
+def _described(checkpoint: CheckpointFacts | None) -> str:
+    """What helps to choose, as a comment of a shell."""
+    if checkpoint is None:
+        return ""
+    marks = " of a side branch" if checkpoint.void else ""
+    return f"  # attempt {checkpoint.attempt}, {checkpoint.committed_at}{marks}"
+
+
+def state_of_counted(facts: JobFacts, key: str) -> str:
+    """The state of a task that is only counted, by its attempts."""
+    mine = [one for one in facts.attempts if one.key == key]
+    if not mine:
+        return State.PENDING.value
+    last = mine[-1]
+    return last.outcome if last.outcome is not None else State.RUNNING.value

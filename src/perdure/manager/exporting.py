@@ -1,0 +1,161 @@
+"""A checkpoint as one portable file: a plain tar, readable without perdure.
+
+::
+
+    perdure-checkpoint/about.json   format, job, step, task, sequence, when, content id, state, file
+    perdure-checkpoint/record       the save's record as it stands in the store, digest included
+    files/session/PATH              what the task had in its session folder
+    files/outside/PATH              what it had elsewhere, by its whole path
+
+`perdure.manager.importing` believes nothing of it that the record's digests do not prove.
+
+Source: docs/store-format.md, "Exported checkpoints".
+"""
+
+import io
+import json
+import os
+import tarfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perdure.errors import HomeError, UsageError
+from perdure.store.driver import Driver
+from perdure.store.manifest import Entry, EntryType, FileRef, Kept, Manifest, RootKind
+from perdure.store.packs import read_block, stored_block
+from perdure.store.posix_files import in_our_words, sync_folder
+
+EXPORT_FORMAT = 1
+OWN_FOLDER = "perdure-checkpoint"
+ABOUT = f"{OWN_FOLDER}/about.json"
+RECORD = f"{OWN_FOLDER}/record"
+FILES = "files"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """What is exported.
+
+    Attributes:
+        packs: the lineage's packs prefix.
+        record: the save's record, as bytes of the store.
+        about: what people read first; ``format`` is added.
+    """
+
+    driver: Driver
+    packs: str
+    manifest: Manifest
+    record: bytes
+    about: dict[str, Any]
+
+
+def export(order: Export, path: Path) -> int:
+    """Write the file; its size. Blocks; every byte is checked as it is read.
+
+    Raises:
+        UsageError: there is a file of that name.
+        CheckpointCorrupt: the checkpoint is damaged; no file is left.
+        OutOfSpace, HomeError: the file cannot be written; none is left.
+    """
+    temporary = path.with_name(f".{path.name}.perdure-partial")
+    try:
+        with in_our_words("write", path):
+            with temporary.open("xb") as file, _tar(file) as tar:
+                _write(order, tar)
+                file.flush()
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())
+            os.link(temporary, path)
+            sync_folder(path.parent)
+    except FileExistsError as error:
+        raise UsageError(
+            f"{path} is there already", hint="Give another name, or remove it first."
+        ) from error
+    except OSError as error:
+        raise HomeError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+    return path.stat().st_size
+
+
+def member_name(manifest: Manifest, entry: Entry | FileRef) -> str:
+    """The name that an entry has in the file."""
+    root = manifest.roots[entry.root]
+    if root.kind is RootKind.SESSION:
+        return f"{FILES}/session/{entry.path}"
+    return f"{FILES}/outside{root.path.rstrip('/')}/{entry.path}"
+
+
+def _tar(file: io.BufferedWriter) -> tarfile.TarFile:
+    return tarfile.open(
+        fileobj=file, mode="w|", format=tarfile.PAX_FORMAT, errors="surrogateescape"
+    )
+
+
+def _write(order: Export, tar: tarfile.TarFile) -> None:
+    about = json.dumps({"format": EXPORT_FORMAT, **order.about}, indent=1).encode("utf-8") + b"\n"
+    _add_bytes(tar, ABOUT, about)
+    _add_bytes(tar, RECORD, order.record)
+    for entry in order.manifest.entries:
+        if entry.kept is Kept.BYTES:
+            _add(order, tar, entry)
+
+
+def _add_bytes(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    info.mode = 0o600
+    tar.addfile(info, io.BytesIO(data))
+
+
+def _add(order: Export, tar: tarfile.TarFile, entry: Entry) -> None:
+    info = tarfile.TarInfo(member_name(order.manifest, entry))
+    info.mode = entry.mode
+    info.mtime = entry.mtime_ns // 1_000_000_000
+    match entry.type:
+        case EntryType.FILE:
+            info.size = entry.size
+            tar.addfile(info, _EntryReader(_blocks(order, entry)))
+        case EntryType.FOLDER:
+            info.type = tarfile.DIRTYPE
+            tar.addfile(info)
+        case EntryType.LINK:
+            info.type = tarfile.SYMTYPE
+            info.linkname = entry.target
+            tar.addfile(info)
+        case EntryType.ABSENT:
+            pass
+
+
+def _blocks(order: Export, entry: Entry) -> Iterator[bytes]:
+    shown = order.manifest.shown_path(entry)
+    for block in entry.blocks:
+        stored = stored_block(order.manifest, block)
+        yield read_block(order.driver, order.packs, stored, of=shown)
+
+
+class _EntryReader(io.BufferedIOBase):
+    """A file's blocks as something to read from."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks = blocks
+        self._rest = b""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """The next ``size`` bytes, fewer at the end."""
+        wanted = -1 if size is None else size
+        parts: list[bytes] = []
+        while wanted:
+            if not self._rest:
+                self._rest = next(self._blocks, b"")
+                if not self._rest:
+                    break
+            part = self._rest if wanted < 0 else self._rest[:wanted]
+            self._rest = self._rest[len(part) :]
+            parts.append(part)
+            wanted -= len(part) if wanted > 0 else 0
+        return b"".join(parts)

@@ -1,0 +1,129 @@
+"""Removing jobs: nothing of them may run, the record goes first, then everything else.
+
+Without its record a job is nobody's; what is left over by a removal that was killed is removed by
+the next one. What still runs when the record is gone finds no job and leaves.
+
+Source: docs/store-format.md, "Deletion"; docs/decisions/073.
+"""
+
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from perdure.clock import Clock
+from perdure.errors import HomeBusy, PerdureError
+from perdure.journal.account import LaunchAccount
+from perdure.journal.heartbeat import Stillness, read_heartbeat
+from perdure.manager.presence import is_here, read_manager
+from perdure.store import layout
+from perdure.store.deleting import remove_job
+from perdure.store.driver import Driver
+from perdure.store.job_log import JobLogState
+from perdure.store.layout import JobId, LaunchId
+from perdure.store.log import Log
+from perdure.worker.host import is_gone
+
+_LOOK_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rooms:
+    """What a job has on this host beside the store.
+
+    Attributes:
+        logs: its logs.
+        sessions: its session folders; None: they were to be preserved.
+    """
+
+    logs: Path
+    sessions: Path | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """How a job is removed.
+
+    Attributes:
+        heartbeat_seconds: of its launches.
+        wait: wait until what runs has ended, or stands still for three intervals.
+    """
+
+    job: JobId
+    heartbeat_seconds: float
+    rooms: Rooms
+    wait: bool = False
+
+
+def remove(driver: Driver, removal: Removal, clock: Clock, pause: Callable[[int], None]) -> int:
+    """Remove a job; how many objects of the store went. May be repeated.
+
+    Raises:
+        HomeBusy: something of it runs; nothing was removed.
+    """
+    stillness = Stillness(clock, removal.heartbeat_seconds)
+    while (busy := _busy(driver, removal.job, stillness, clock, pause)) is not None:
+        if not removal.wait:
+            raise busy
+        time.sleep(_LOOK_SECONDS)
+    removed = remove_job(driver, removal.job)
+    for folder in (removal.rooms.logs, removal.rooms.sessions):
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+    return removed
+
+
+def refuse_busy(driver: Driver, job: JobId, clock: Clock, pause: Callable[[int], None]) -> None:
+    """Refuse what may only be done to a job of which nothing runs.
+
+    Raises:
+        HomeBusy: something may run.
+    """
+    busy = _busy(driver, job, Stillness(clock), clock, pause)
+    if busy is not None:
+        raise busy
+
+
+def _busy(
+    driver: Driver,
+    job: JobId,
+    stillness: Stillness,
+    clock: Clock,
+    pause: Callable[[int], None],
+) -> HomeBusy | None:
+    """The manager or a launch that may be alive; what cannot be read of a damaged job is not."""
+    manager = read_manager(driver, job)
+    if manager is not None and not manager.get("gone") and not is_gone(manager):
+        is_still = stillness.observe("manager", manager.get("counter"))
+        if is_here(manager) or not is_still:
+            return _is_busy(job, f"process {manager.get('pid')} on {manager.get('host')}")
+    state = JobLogState()
+    with suppress(PerdureError):
+        log = Log(driver, layout.job_log(job), clock=clock, pause=pause)
+        state.read(log.read())
+    for launch, intent in state.launches.items():
+        if launch in state.fences:
+            continue
+        account = LaunchAccount()
+        account.read_on(driver, layout.journal(job, launch))
+        process = account.opened or state.started.get(launch) or state.launched.get(intent.token)
+        if account.is_closed or process is None or ("pid" in process and is_gone(process)):
+            continue
+        if not stillness.observe(launch, _counter(driver, job, launch)):
+            return _is_busy(job, f"launch {launch} on {process.get('host', 'another host')}")
+    return None
+
+
+def _counter(driver: Driver, job: JobId, launch: LaunchId) -> object:
+    heartbeat = read_heartbeat(driver, layout.heartbeat(job, launch))
+    return heartbeat.get("counter") if heartbeat else None
+
+
+def _is_busy(job: JobId, who: str) -> HomeBusy:
+    return HomeBusy(
+        f"job {job} is at work: {who}",
+        hint=f"Stop it first: perdure suspend {job}; or give --wait.",
+        job=job,
+    )

@@ -1,0 +1,113 @@
+"""Setting damaged objects aside, so that the rest of a job can be used again.
+
+A damaged record makes its whole log unreadable, since nobody may guess what it said. Its bytes are
+copied into the home's ``damaged/``; then a record of the kind ``damaged`` takes its number, which
+everybody passes over (a number is never used twice, and none is skipped). What is lost with it: a
+save is one checkpoint less; a claim makes its saves a side branch.
+
+Rules: only where nothing of the job runs, and only records whose loss harms no rule: a job's record
+and shares are told and left alone, as are journals (what stands before the damage counts) and packs
+(a restore finds out which checkpoints need the damaged block, and goes on from an older one).
+Nothing is ever deleted.
+
+Source: docs/journal-format.md; docs/decisions/074.
+"""
+
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from perdure.clock import Clock, to_text
+from perdure.errors import HomeError
+from perdure.manager.checking import Finding
+from perdure.store.driver import Driver, KeyMissing
+from perdure.store.posix_files import in_our_words
+from perdure.store.record_format import encode_record
+
+#: The kind of the record that stands where a damaged one stood.
+DAMAGED = "damaged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repaired:
+    """What was done about a finding.
+
+    Attributes:
+        aside: where its bytes are now; None: it was left alone.
+        advice: one sentence.
+    """
+
+    finding: Finding
+    aside: Path | None
+    advice: str
+
+
+def repair(
+    driver: Driver, findings: Iterable[Finding], folder: Path, clock: Clock
+) -> Iterator[Repaired]:
+    """Set aside what can be; ``folder`` is where damaged objects go. May be repeated.
+
+    The caller has made sure that nothing of the job runs.
+    """
+    for finding in findings:
+        if finding.kind == "record" and _is_log_record(finding.key):
+            aside = _set_aside(driver, finding.key, folder, clock)
+            advice = "set aside; the records behind it count again"
+            yield Repaired(finding=finding, aside=aside, advice=advice)
+        else:
+            yield Repaired(finding=finding, aside=None, advice=_advice(finding))
+
+
+def _is_log_record(key: str) -> bool:
+    """Whether it is a record of the job's log or of a lineage's."""
+    return "/log/" in key
+
+
+def _advice(finding: Finding) -> str:
+    match finding.kind:
+        case "journal":
+            return "left as it is: what stands before the damage counts, the rest is done again"
+        case "checkpoint":
+            return "left as it is: the task goes on from an older checkpoint"
+        case "missing":
+            return "put it back from a copy of the store"
+        case _:
+            return "left as it is: without it the job cannot be told; put back a copy of it"
+
+
+def _set_aside(driver: Driver, key: str, folder: Path, clock: Clock) -> Path | None:
+    """Copy the object into the home, durably, then put the record that stands in for it."""
+    try:
+        data = driver.get(key)
+    except KeyMissing:
+        return None
+    path = _free_path(folder / key)
+    try:
+        with in_our_words("write", path):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with path.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+    except OSError as error:
+        raise HomeError(f"cannot write {path}: {error.strerror}") from error
+    header = {
+        "kind": DAMAGED,
+        "id": secrets.token_hex(16),
+        "at": to_text(clock.now()),
+        "size": len(data),
+    }
+    driver.put(key, encode_record(header))
+    return path
+
+
+def _free_path(path: Path) -> Path:
+    """A name in the home that is not taken: what was set aside before stays."""
+    number = 1
+    found = path
+    while found.exists():
+        found = path.with_name(f"{path.name}-{number}")
+        number += 1
+    return found
