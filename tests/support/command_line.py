@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,11 @@ DEADLINE_SECONDS = 90.0
 
 
 class CommandLine:
-    """``perdure`` with a home, a cache and session folders below one folder."""
+    """``perdure`` with a home, a store, a cache and session folders below one folder.
+
+    With ``PERDURE_TEST_FORGET=1`` the home and the cache are deleted before every command while
+    nothing runs: every answer must stay the same.
+    """
 
     def __init__(self, folder):
         self.folder = folder
@@ -24,16 +29,25 @@ class CommandLine:
         self.environment = {
             **{n: t for n, t in os.environ.items() if not n.startswith("PERDURE_")},
             "PERDURE_HOME": str(self.home),
+            "PERDURE_STORE": str(folder / "store"),
             "PERDURE_CACHE": str(folder / "cache"),
             "TMPDIR": str(folder / "tmp"),
         }
         (folder / "tmp").mkdir(exist_ok=True)
+        self.forgets = os.environ.get("PERDURE_TEST_FORGET") == "1"
+
+    def forget(self):
+        """What is not the store is deleted."""
+        if self.forgets and not self.processes():
+            shutil.rmtree(self.environment["PERDURE_HOME"], ignore_errors=True)
+            shutil.rmtree(self.environment["PERDURE_CACHE"], ignore_errors=True)
 
     def command(self, *arguments):
         return [sys.executable, "-m", "perdure", *map(str, arguments)]
 
     def __call__(self, *arguments, expect=0, timeout=DEADLINE_SECONDS):
         """Run to the end; the completed process, whose exit code is the one expected."""
+        self.forget()
         done = subprocess.run(
             self.command(*arguments),
             capture_output=True,
@@ -52,6 +66,7 @@ class CommandLine:
     @contextmanager
     def running(self, *arguments):
         """A command under way; whatever is left of it is ended."""
+        self.forget()
         process = subprocess.Popen(
             self.command(*arguments),
             stdout=subprocess.PIPE,

@@ -183,12 +183,11 @@ def job_document(given: Mapping[str, Any], environment: Mapping[str, str]) -> Jo
 
 def _options(given: Mapping[str, Any]) -> Options:
     limits, step_limits = _limits(given["limits"])
-    for policy in ("shared", "adopt"):
-        if given["files"] == policy:
-            raise UsageError(
-                f"--files {policy} is not there yet",
-                hint="Files are managed: copied into the store, and restored verified.",
-            )
+    if given["files"] == "adopt":
+        raise UsageError(
+            "--files adopt is not there yet",
+            hint="managed copies files into the store; shared leaves outside files where they are.",
+        )
     if given["deliver"]:
         raise UsageError("--deliver is not there yet", hint="Copy finished files by a hook: --on.")
     return Options(
