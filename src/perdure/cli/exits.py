@@ -10,13 +10,15 @@ NO_CHECKPOINT = 3
 SUSPENDED = 75
 CANCELED = 76
 TIMED_OUT = 124
+#: The host ended it, or is to go: nobody has to act, the same line goes on elsewhere.
+TERMINATED = 143
 
 
 def exit_code(status: Status, view: JobView) -> int:
     """What a command that waited for the job exits with.
 
-    A job that is held because no checkpoint can be used exits with 3; one that waits for a person
-    otherwise, and one that nothing takes further now, with 75.
+    A job that is held because no checkpoint can be used exits with 3, one that waits for a person
+    otherwise with 75, one that the host stopped with 143.
     """
     match status.state:
         case State.SUCCEEDED:
@@ -25,8 +27,10 @@ def exit_code(status: Status, view: JobView) -> int:
             return FAILED
         case State.CANCELED:
             return CANCELED
-        case State.SUSPENDED | State.PENDING | State.RUNNING:
+        case State.SUSPENDED:
             return NO_CHECKPOINT if _has_nothing_usable(view) else SUSPENDED
+        case State.PENDING | State.RUNNING:
+            return TERMINATED
 
 
 def _has_nothing_usable(view: JobView) -> bool:

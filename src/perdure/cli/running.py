@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.cli.display import LogDisplay, timestamps
-from perdure.cli.exits import exit_code
+from perdure.cli.exits import TERMINATED, exit_code
 from perdure.cli.job_options import caller_environment
 from perdure.cli.managed import Managed, listening, manage, resume_all
 from perdure.cli.places import Places
@@ -26,7 +26,6 @@ from perdure.worker.task_environment import missing_secrets
 
 #: How often new output is shown.
 _SHOW_SECONDS = 0.05
-_TERMINATED_EXIT = 143
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +102,7 @@ def go_on(
     if shown.is_human:
         display.show()
     _show_result(status, view, shown)
-    return exit_code(status, view) if status is not None else _TERMINATED_EXIT
+    return exit_code(status, view) if status is not None else TERMINATED
 
 
 def _prepare(view: JobView, submitted: Submitted, told: Callable[[str], None]) -> None:

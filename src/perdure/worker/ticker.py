@@ -10,6 +10,7 @@ Source: docs/journal-format.md, "A worker takes a lineage" (7).
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from perdure.clock import Clock, to_text
@@ -20,7 +21,7 @@ from perdure.policy import stops as policy_stops
 from perdure.policy.outcome import By
 from perdure.store.job_log import JobLogState, Wish
 from perdure.store.layout import LaunchId, StepKey, TaskKey
-from perdure.store.log import Log
+from perdure.store.log import Entry, Log
 from perdure.worker.machine import Intent
 from perdure.worker.notices import POLL_SECONDS, HostNotice, Source
 from perdure.worker.stops import Stop, StopBoard, wish
@@ -161,6 +162,16 @@ class Ticker:
         self._with.board.post(
             Stop(intent=Intent.SUSPEND, by="host", deadline=deadline, reason=notice.action)
         )
+        self._record_host_stop(notice.action)
+
+    def _record_host_stop(self, action: str) -> None:
+        """Nothing new is started on a host that is to go; the same line elsewhere lifts it."""
+        record = {"kind": "suspend", "scope": {}, "by": By.HOST.value, "reason": action}
+        with suppress(PerdureError):
+            self._state.read(self._with.log.read())
+            while fold_wishes(self._state.wishes).stopped() is None:
+                result = self._with.log.append(record)
+                self._state.read([result if isinstance(result, Entry) else result.by])
 
 
 def stops_of(wishes: list[Wish]) -> list[Stop]:
