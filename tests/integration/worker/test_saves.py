@@ -6,57 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from support.worker_runs import Ground, JobRun, python_step, template, wait_until
-
-#: What a task of these tests begins with: one write a message, and waiting for the signal.
-WORDS = """
-    import json, os, signal, sys, time
-    def say(name, **what):
-        os.write(1, f"openjd_{name}: {json.dumps(what)}\\n".encode())
-    def files(*names, mode="ACCUMULATE", dirs=()):
-        say("checkpoint_files", files=[os.path.abspath(n) for n in names],
-            dirs=[os.path.abspath(d) for d in dirs], mode=mode)
-    def save(state=None, file=None):
-        what = {}
-        if state is not None:
-            what["state"] = state
-        if file is not None:
-            what["file"] = os.path.abspath(file)
-        say("checkpoint_save", **what)
-    def write(name, text):
-        os.makedirs(os.path.dirname(os.path.abspath(name)), exist_ok=True)
-        with open(name, "w") as file:
-            file.write(text)
-    def committed(n):
-        while True:
-            try:
-                if json.load(open(os.environ["PERDURE_COMMIT_FILE"]))["save"] >= n:
-                    return
-            except FileNotFoundError:
-                pass
-            time.sleep(0.005)
-    resumed = bool(os.environ["PERDURE_RESUMED_FROM"])
-    def wait():
-        print("ready", flush=True)
-        signal.pause()
-"""
-
-
-def job_of(ground: Ground, code: str, **how) -> JobRun:
-    step_how = {k: how.pop(k) for k in ("resume", "notice_seconds", "more", "args") if k in how}
-    body = "\n".join(
-        [*(line[4:] for line in WORDS.splitlines()), *(line[4:] for line in code.splitlines())]
-    )
-    return ground.submit(template(python_step(body, **step_how)), **how)
-
-
-def interrupted(job: JobRun, until: str = "ready") -> JobRun:
-    """Run until the log says so, then as if the host were to go."""
-    worker = job.start()
-    job.wait_for(until)
-    worker.signal(signal.SIGTERM)
-    assert worker.wait() == 0, worker.said()
-    return job
+from support.task_words import interrupted, job_of
+from support.worker_runs import wait_until
 
 
 def test_files_of_the_session_folder_move_to_the_new_one(ground):
@@ -271,7 +222,8 @@ def test_messages_may_come_by_the_file_and_are_heard_at_once(ground):
             file.write(text)
     for n in range(1, 6):
         write("data", str(n))
-        tell('openjd_checkpoint_save: {"state": "%d", "file": "%s"}\\n' % (n, os.path.abspath("data")))
+        said = json.dumps({"state": str(n), "file": os.path.abspath("data")})
+        tell(f"openjd_checkpoint_save: {said}\\n")
         committed(n)
     print('[rank0]: openjd_checkpoint_save: {"state": "prefixed"}')
     print('[rank0]: openjd_checkpoint_save: {"state": "again"}', flush=True)
