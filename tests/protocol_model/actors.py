@@ -17,7 +17,7 @@ from perdure.journal.writer import JournalWriter
 from perdure.policy.resuming import Start
 from perdure.policy.stops import Scope
 from perdure.store import layout
-from perdure.store.job_log import TaskRef
+from perdure.store.job_log import JobLogState, TaskRef
 from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
 from perdure.store.lineage import Claim, fold_lineage, share_claim
 from perdure.store.log import Entry, Log
@@ -30,6 +30,7 @@ from perdure.worker.claiming import (
     Left,
     LineageView,
     append_as_owner,
+    is_still_counted,
 )
 from perdure.worker.deciding import Decision, StepRules, decide
 from perdure.worker.job_records import JobRecords, LineageId
@@ -40,7 +41,8 @@ JOB = JobId("j")
 STEP = StepKey(1)
 TASK = TaskKey("00000000000000aa")
 LINEAGE = LineageId(step=STEP, task=TASK)
-REF = TaskRef(task=TASK, index=0)
+#: The author of an intent has seen the share; where the worker does not, it must wait for it.
+REF = TaskRef(task=TASK, index=0, share=1)
 LOG = layout.lineage_log(JOB, STEP, TASK)
 PACKS = layout.packs(JOB, STEP, TASK)
 AT = "2026-01-01T00:00:00.000Z"
@@ -93,6 +95,7 @@ class Plan:
         prunes: it lets go of all but its newest checkpoint after each save.
         decide: what policy says; another one may fall back to an older checkpoint.
         after: it is launched once this key is there.
+        ref: of the lineage, as the intent names it.
     """
 
     values: tuple[int, ...] = (1, 2)
@@ -103,6 +106,7 @@ class Plan:
     keeps: bool = True
     decide: Callable[[LineageView], Decision] | None = None
     after: str | None = None
+    ref: TaskRef = REF
 
 
 #: Another way to do something, for the traces: rules that were taken out.
@@ -113,6 +117,7 @@ class Parts:
     claimant: type[Claimant] = Claimant
     records: type[JobRecords] = JobRecords
     log: type[Log] = Log
+    wakes: Callable[[Log, JobLogState, LaunchId], bool] = is_still_counted
     prune: Callable[["Worker", Log, int], None] | None = None
     choose: Callable[["Worker", LineageView], Decision] | None = None
 
@@ -182,7 +187,7 @@ class Worker:
             return ClaimPlan(attempt=decision.attempt, base=decision.restores)
 
         try:
-            taken = self.claimant.take(REF, STEP, choose)
+            taken = self.claimant.take(self.plan.ref, STEP, choose)
         except StoreUnavailable as error:
             self.world.ask("note", "left", error.message)
             return
@@ -230,20 +235,22 @@ class Worker:
         self.world.ask("note", "ended", state)
 
     def _may_go_on(self) -> bool:
-        """Rule 7: after a gap, and where it looks anyway, the job's log is read."""
+        """Rule 7: after a gap it proves that nobody has sealed it; else it may look, or not."""
         gap = self.world.ask("tick", self.launch)
+        records = self.records
         if gap:
             self.world.put(layout.heartbeat(JOB, self.launch), b'{"counter":1}', in_place=True)
-        if gap or self.plan.looks:
-            self.records.refresh()
-            return self.claimant.reason_to_leave() is None
-        return True
+            if not self.parts.wakes(records.log, records.state, self.launch):
+                return False
+        if self.plan.looks:
+            records.refresh()
+        return not (gap or self.plan.looks) or self.claimant.reason_to_leave() is None
 
     def _save_and_keep(self, claim: Claim, log: Log, value: int, values: tuple[int, ...]) -> bool:
         support = None
         if value in self.plan.saves:
             if self.plan.prunes:
-                self.world.put_if_absent(f"{PACKS}/{self.launch}-{claim.attempt}-{value}", b"pack")
+                self.world.put(f"{PACKS}/{self.launch}-{claim.attempt}-{value}", b"pack")
             rest = [v for v in values if v > value]
             header = {
                 "kind": "save",

@@ -4,9 +4,11 @@ At every end a last worker comes, alone and without faults: it must be able to g
 be a reason why not; and what it sees is what counts.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from perdure.policy.stops import Scope
+from perdure.store import layout
 from perdure.store.driver import KeyMissing, PutUncertain
 from perdure.store.layout import LaunchId
 from perdure.store.lineage import Lineage
@@ -15,7 +17,18 @@ from perdure.store.memory import MemoryDriver, Objects
 from perdure.worker.claiming import LineageView
 from perdure.worker.job_records import JobRecords
 from perdure.worker.ticker import fold_wishes
-from protocol_model.actors import JOB, LINEAGE, LOG, PACKS, REF, STEP, Parts, StillClock, Worker
+from protocol_model.actors import (
+    JOB,
+    LINEAGE,
+    LOG,
+    PACKS,
+    REF,
+    STEP,
+    Parts,
+    Plan,
+    StillClock,
+    Worker,
+)
 from protocol_model.replay import MISSING, UNCERTAIN, Ask, World, run
 from protocol_model.search import Scenario, State, ViolationError, is_quiet
 
@@ -128,7 +141,9 @@ def check_end(state: State, scenario: Scenario, parts: Parts) -> None:
     for index, place in enumerate(state.places):
         if place is not None and place.ask is not None and place.ask.call != "until":
             raise ViolationError(f"{scenario.actors[index].name} waits for ever: {place.ask}")
-    last = Worker(parts=parts)
+    is_shared = layout.share(JOB, STEP, 1) in state.held
+    ref = REF if is_shared else replace(REF, share=None)
+    last = Worker(plan=Plan(ref=ref), parts=parts)
     world = Direct(LAST, state, scenario)
     assert run(last, world) is None
     _check_last(world, state)
@@ -139,7 +154,7 @@ def check_end(state: State, scenario: Scenario, parts: Parts) -> None:
     records.shares(STEP)
     log = parts.log(MemoryDriver(world.objects), LOG, clock=StillClock(), pause=lambda _n: None)
     log.read()
-    lineage = records.fold(log, share=records.share_of(STEP, REF))
+    lineage = records.fold(log, share=records.share_of(STEP, ref))
     past = tuple(records.past_claim(LINEAGE, claim) for claim in lineage.claims)
     view = LineageView(lineage=lineage, past=past)
     noted = state.noted | {(LAST, *note) for note in world.notes}

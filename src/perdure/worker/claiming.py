@@ -22,7 +22,7 @@ from typing import Any
 from perdure.journal.account import AttemptKey, LaunchAccount
 from perdure.journal.heartbeat import Stillness, read_heartbeat
 from perdure.store import layout
-from perdure.store.job_log import TaskRef
+from perdure.store.job_log import JobLogState, TaskRef
 from perdure.store.layout import LaunchId, StepKey, TaskKey
 from perdure.store.lineage import Claim, Lineage
 from perdure.store.log import Entry, Log, Refused
@@ -315,6 +315,30 @@ def fence(records: JobRecords, launch: LaunchId) -> None:
         account = LaunchAccount()
         account.read_on(records.driver, layout.journal(records.job, launch), fresh=True)
         records.append({"kind": "fence", "launch": launch, "offset": account.length})
+
+
+def is_still_counted(log: Log, state: JobLogState, launch: LaunchId) -> bool:
+    """After a gap in its own ticks: whether nobody has sealed this launch; its task may go on.
+
+    It puts ``awake`` at one past what it has read: a folder that shows no seal may be stale, but a
+    store that takes the record has none before it. A seal that comes later finds the counter moved,
+    and whoever claims then waits for the release.
+
+    Args:
+        log: the job's log.
+        state: the fold of what was read of it; read on here.
+        launch: one's own.
+
+    Raises:
+        StoreUnavailable, OutOfSpace: nothing is known; the task stays held.
+    """
+    while launch not in state.seals:
+        result = log.append({"kind": "awake", "launch": launch})
+        if isinstance(result, Entry):
+            state.read([result])
+            return True
+        state.read([result.by])
+    return False
 
 
 def append_as_owner(log: Log, claim: int, header: Mapping[str, Any], payload: bytes) -> int | None:

@@ -6,7 +6,7 @@ Source: docs/journal-format.md. ``counts(launch)`` is `JobRecords.account`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.clock import Clock
@@ -172,6 +172,11 @@ class JobRecords:
             self._pause(tries)
             self.shares(step)
         return next((share for share in shares if _holds(share, ref)), None)
+
+    def named(self, step: StepKey, ref: TaskRef) -> TaskRef:
+        """The reference as an intent must carry it: with the share that took the first attempt."""
+        share = self.share_of(step, ref)
+        return ref if share is None else replace(ref, share=share.number)
 
     def _log(self, prefix: str) -> Log:
         return Log(self.driver, prefix, clock=self._clock, pause=self._pause)

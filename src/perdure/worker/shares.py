@@ -55,7 +55,9 @@ def tasks_of(share: Share, space: TaskSpace) -> Iterator[tuple[TaskRef, TaskPara
     for first, last in share.ranges:
         for index in range(first, last + 1):
             parameters = space.task(index)
-            yield TaskRef(task=TaskKey(task_key(parameters)), index=index), parameters
+            key = TaskKey(task_key(parameters))
+            yield TaskRef(task=key, index=index, share=share.number), parameters
     for values in share.values:
         parameters = space.typed(values)
-        yield TaskRef(task=TaskKey(task_key(parameters)), values=values), parameters
+        key = TaskKey(task_key(parameters))
+        yield TaskRef(task=key, values=values, share=share.number), parameters

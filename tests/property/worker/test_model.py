@@ -1,7 +1,7 @@
 """The protocol, searched: the real logs, claims, journals and decisions under every fault.
 
-The small searches are complete: every order of calls, every place for each fault. The large ones are
-cut at a bound, early here and late in `make soak`, and say so. Each prints what it has seen.
+The small searches are complete: every order of calls, every place for each fault. The large ones
+are cut at a bound, early here and late in `make soak`, and say so. Each prints what it has seen.
 """
 
 import pytest
@@ -23,6 +23,9 @@ SMALL = {
         ALL, plan=Plan(values=(1,), saves=frozenset())
     ),
     "takeover, two values, frozen": lambda: scenarios.takeover(Budget(freeze=1)),
+    "takeover, stale reads": lambda: scenarios.takeover(
+        Budget(crash=1, freeze=1, stale=1), plan=Plan(values=(2,))
+    ),
     "a start against a stop, stale": lambda: scenarios.stopping(Budget(stale=1)),
     "a branch, crash": lambda: scenarios.branching(Budget(crash=1)),
     "after a branch, two crashes": lambda: scenarios.branched(Budget(crash=1, lose=1)),
@@ -32,9 +35,6 @@ SMALL = {
 }
 LARGE = {
     "takeover, two values, all faults": lambda: scenarios.takeover(ALL),
-    "takeover, stale reads": lambda: scenarios.takeover(
-        Budget(crash=1, freeze=1, stale=1), plan=Plan(values=(2,))
-    ),
     "race, no fault": lambda: scenarios.race(Budget(), plan=Plan(values=(2,))),
     "race, lost reply": lambda: scenarios.race(Budget(lose=1), plan=Plan(values=(2,))),
     "race, all faults": lambda: scenarios.race(ALL, plan=Plan(values=(2,))),

@@ -2,7 +2,7 @@
 
 Each test searches one scenario twice: with the real code, complete and without a violation; and
 with a small mutation of it, where a violation must be found. The list is that of the rules in
-docs/journal-format.md.
+docs/journal-format.md, and two that the model found (docs/decisions/060, 061).
 """
 
 from collections.abc import Callable
@@ -17,6 +17,7 @@ from perdure.policy.snapshot import LaunchState
 from perdure.store import layout
 from perdure.store import log as log_module
 from perdure.store.driver import PutUncertain
+from perdure.store.job_log import JobLogState
 from perdure.store.layout import LaunchId
 from perdure.store.lineage import fold_lineage, share_claim
 from perdure.store.log import Entry, Log, Refused
@@ -25,7 +26,7 @@ from perdure.worker.claiming import Busy, Claimant, Left, LineageView, seal
 from perdure.worker.deciding import Decision, StepRules, decide, kept_values
 from perdure.worker.job_records import JobRecords
 from protocol_model import scenarios
-from protocol_model.actors import AT, LOG, PACKS, Parts, Plan, Worker
+from protocol_model.actors import AT, LOG, PACKS, REF, Parts, Plan, Worker
 from protocol_model.replay import Ids
 from protocol_model.search import Budget, Scenario, search
 
@@ -195,6 +196,21 @@ def test_started_is_appended_against_the_stops():
 
     holds(scenarios.stopping(Budget(stale=1)))
     breaks(scenarios.stopping(Budget(stale=1), Parts(claimant=Looking)), "stopped before")
+
+
+def test_an_intent_names_the_share_that_took_the_task():
+    unnamed = replace(REF, share=None)
+    holds(scenarios.takeover(Budget(stale=1), plan=KEEPS))
+    breaks(scenarios.takeover(Budget(stale=1), plan=replace(KEEPS, ref=unnamed)), "healthy")
+
+
+def test_a_launch_that_was_frozen_proves_that_it_is_not_sealed():
+    def look(log: Log, state: JobLogState, launch: LaunchId) -> bool:
+        state.read(log.read())
+        return launch not in state.seals
+
+    holds(scenarios.takeover(Budget(freeze=1, stale=1), plan=KEEPS))
+    breaks(scenarios.takeover(Budget(freeze=1, stale=1), Parts(wakes=look), KEEPS), "runs on")
 
 
 def test_a_record_is_known_again_by_its_random_id(monkeypatch):

@@ -1,0 +1,86 @@
+"""Proof of life: only movement counts, on the observer's own clock."""
+
+from perdure.journal.heartbeat import SIZE_BYTES, Heartbeat, Stillness, read_heartbeat
+from perdure.store.memory import MemoryDriver
+
+
+class Clock:
+    def __init__(self):
+        self.seconds = 0.0
+
+    def monotonic(self):
+        return self.seconds
+
+    def now(self):
+        raise AssertionError("no wall clock decides here")
+
+
+def test_each_beat_moves_the_counter_in_an_object_of_one_size():
+    driver = MemoryDriver()
+    heartbeat = Heartbeat(driver, "h")
+    for counter in (1, 2):
+        heartbeat.beat({"task": "é" * counter})
+        assert len(driver.get("h")) == SIZE_BYTES
+        assert read_heartbeat(driver, "h") == {"counter": counter, "task": "é" * counter}
+
+
+def test_what_is_too_long_to_show_is_dropped_and_the_counter_moves():
+    driver = MemoryDriver()
+    Heartbeat(driver, "h").beat({"status": "x" * SIZE_BYTES})
+    assert read_heartbeat(driver, "h") == {"counter": 1}
+    assert len(driver.get("h")) == SIZE_BYTES
+
+
+def test_what_cannot_be_read_says_nothing():
+    driver = MemoryDriver()
+    assert read_heartbeat(driver, "h") is None
+    for data in (b"", b"\xff\xfe", b"[1]", b'{"counter":'):
+        driver.put("h", data)
+        assert read_heartbeat(driver, "h") is None
+
+
+def test_still_after_three_intervals_without_movement():
+    clock = Clock()
+    stillness = Stillness(clock, 10.0)
+    assert stillness.seconds_left("a") == 30.0
+    assert not stillness.observe("a", 1)
+    clock.seconds = 29.9
+    assert not stillness.observe("a", 1)
+    assert round(stillness.seconds_left("a"), 3) == 0.1
+    clock.seconds = 30.0
+    assert stillness.observe("a", 1)
+    assert not stillness.has_moved("a")
+    assert stillness.counter("a") == 1
+
+
+def test_movement_begins_the_wait_anew():
+    clock = Clock()
+    stillness = Stillness(clock, 10.0)
+    stillness.observe("a", 1)
+    clock.seconds = 25.0
+    assert not stillness.observe("a", 2)
+    assert stillness.has_moved("a")
+    clock.seconds = 54.0
+    assert not stillness.observe("a", 2)
+    clock.seconds = 55.0
+    assert stillness.observe("a", 2)
+
+
+def test_one_that_never_said_anything_counts_as_still_too():
+    clock = Clock()
+    stillness = Stillness(clock, 10.0)
+    assert not stillness.observe("a", None)
+    clock.seconds = 30.0
+    assert stillness.observe("a", None)
+    assert stillness.counter("b") is None
+
+
+def test_launches_are_judged_each_for_itself():
+    clock = Clock()
+    stillness = Stillness(clock, 10.0)
+    stillness.observe("a", 1)
+    clock.seconds = 20.0
+    stillness.observe("b", 1)
+    clock.seconds = 30.0
+    assert stillness.observe("a", 1)
+    assert not stillness.observe("b", 1)

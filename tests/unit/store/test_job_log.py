@@ -1,0 +1,71 @@
+"""The fold of a job's log, fed as it is read on."""
+
+from perdure.store.job_log import JobLogState, TaskRef, Wish
+from perdure.store.layout import StepKey, TaskKey
+from perdure.store.log import Entry
+
+
+def fold(*records, state=None, first=1):
+    folded = JobLogState() if state is None else state
+    folded.read(Entry(number=n, header=record) for n, record in enumerate(records, first))
+    return folded
+
+
+def test_launches_with_their_tasks():
+    ref = TaskRef(task=TaskKey("ab"), index=3, share=2)
+    split = TaskRef(task=TaskKey("cd"), values={"F": "1-2"})
+    state = fold(
+        {
+            "kind": "launch",
+            "launch": "a",
+            "token": "t",
+            "step": 1,
+            "tasks": [ref.to_json(), split.to_json()],
+            "resources": {"gpus": [0]},
+        },
+        {"kind": "launch", "launch": "a", "token": "other", "step": 2},
+        {"kind": "launched", "token": "t", "ids": {"pid": 1}},
+        {"kind": "started", "launch": "a", "token": "t", "host": "h"},
+    )
+    intent = state.launches["a"]
+    assert (intent.number, intent.token, intent.step, intent.shares) == (1, "t", 1, False)
+    assert intent.tasks == (ref, split)
+    assert intent.resources == {"gpus": [0]}
+    assert state.launched == {"t": {"pid": 1}}
+    assert state.started["a"]["host"] == "h"
+    assert state.last == 4
+
+
+def test_the_first_seal_and_the_first_fence_hold():
+    state = fold(
+        {"kind": "seal", "launch": "a", "by": "b", "counter": 7},
+        {"kind": "seal", "launch": "a", "by": "c", "counter": 9},
+        {"kind": "fence", "launch": "a", "offset": 100},
+        {"kind": "fence", "launch": "a", "offset": 200},
+    )
+    assert (state.seals, state.fences, state.still_at) == ({"a": 1}, {"a": 100}, {"a": 7})
+
+
+def test_wishes_in_order():
+    state = fold(
+        {"kind": "suspend", "scope": {"step": 1}, "by": "host", "now": True},
+        {"kind": "cancel", "scope": {}, "by": "user"},
+    )
+    fold({"kind": "resume", "scope": {}, "lifts": 2}, state=state, first=3)
+    assert state.wishes == [
+        Wish(number=1, kind="suspend", scope={"step": 1}, by="host", is_now=True),
+        Wish(number=2, kind="cancel", scope={}, by="user"),
+        Wish(number=3, kind="resume", scope={}, lifts=2),
+    ]
+
+
+def test_the_last_settled_counts_and_later_kinds_are_passed_over():
+    state = fold(
+        {"kind": "settled", "step": 1, "state": "FAILED"},
+        {"kind": "sometime"},
+        {"kind": "settled", "step": 1, "state": "SUCCEEDED"},
+        {"kind": "settled", "step": None, "state": "SUCCEEDED"},
+    )
+    assert state.settled[StepKey(1)].number == 3
+    assert state.settled[None].number == 4
+    assert state.last == 4
