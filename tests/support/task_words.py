@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Sequence
+from textwrap import dedent
 from typing import Any
 
 from support.worker_runs import Ground, JobRun, python_step, template
@@ -46,11 +47,9 @@ _STEP = ("resume", "notice_seconds", "more", "args", "timeout", "cancel")
 
 
 def job_of(ground: Ground, code: str, *, extensions: Sequence[str] = (), **how: Any) -> JobRun:
-    """A job whose only step runs `WORDS` and then ``code`` (indented by four)."""
+    """A job whose only step runs `WORDS` and then ``code``."""
     step_how = {name: how.pop(name) for name in _STEP if name in how}
-    body = "\n".join(
-        [*(line[4:] for line in WORDS.splitlines()), *(line[4:] for line in code.splitlines())]
-    )
+    body = dedent(WORDS) + "\n" + dedent(code)
     return ground.submit(template(python_step(body, **step_how), extensions=extensions), **how)
 
 

@@ -131,8 +131,8 @@ class WorkerRun:
     @property
     def worker_pid(self) -> int:
         """The keeper's child."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        return int(children[0])
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+        return int(wait_until("the worker", lambda: children.read_text().split())[0])
 
     def said(self) -> str:
         """What worker and keeper printed themselves."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from perdure.worker.memory import memory_proof, oom_kills
+from perdure.worker.memory import OomCounter, memory_proof
 from support.memory_cgroup import memory_cgroup
 from support.worker_runs import Ground, JobRun, python_step, template
 
@@ -234,9 +234,9 @@ def test_memory_by_recorded_texts(tmp_path, version, text):
         file = tmp_path / "fs/memory/job/step/memory.oom_control"
     file.parent.mkdir(parents=True)
     file.write_text(text.format(3))
-    before = oom_kills(membership, tmp_path / "fs")
-    assert memory_proof(before, oom_kills(membership, tmp_path / "fs")) is None
+    before = OomCounter(membership, tmp_path / "fs").read()
+    assert memory_proof(before, OomCounter(membership, tmp_path / "fs").read()) is None
     file.write_text(text.format(4))
-    proof = memory_proof(before, oom_kills(membership, tmp_path / "fs"))
+    proof = memory_proof(before, OomCounter(membership, tmp_path / "fs").read())
     assert proof is not None
     assert "1 process" in proof
