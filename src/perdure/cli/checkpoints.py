@@ -52,11 +52,16 @@ def checkpoints(**given: Any) -> int:
                 }
             )
     if given["as_json"]:
-        listed = [{**row, **asdict(row.pop("facts"))} for row in rows]
+        listed = [_plain_row(row) for row in rows]
         print(json.dumps({"job": document.job, "checkpoints": listed}))
     else:
         _show(document.job, rows)
     return 0
+
+
+def _plain_row(row: dict[str, Any]) -> dict[str, Any]:
+    described = {name: value for name, value in row.items() if name != "facts"}
+    return {**described, **asdict(row["facts"])}
 
 
 def _show(job: str, rows: list[dict[str, Any]]) -> None:

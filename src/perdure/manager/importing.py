@@ -99,6 +99,7 @@ def import_checkpoint(view: JobView, step: StepView, ref: TaskRef, path: Path) -
     saved = {"kind": "save", "claim": NO_CLAIM, "imported": True, **carried, **header}
     while not isinstance(put := stored.log.append(saved, payload), LogEntry):
         check_importable(view, step, ref, read_lineage(view, step, ref))
+    step.watch(ref).is_stale = True  # its log has grown by our own record
     done = branch(view, step, ref, put.number)
     return Imported(sequence=put.number, left_out=left_out, given_back=done.given_back)
 

@@ -1,0 +1,126 @@
+"""Removing, measuring and repairing."""
+
+import shutil
+from datetime import UTC, datetime, timedelta
+
+from perdure.clock import to_text
+from perdure.store.opening import open_store
+from perdure.store.record_format import decode_record, encode_record
+from support.command_line import wait_until
+
+SLOW = """
+specificationVersion: jobtemplate-2023-09
+name: Slow
+steps:
+- {name: Only, script: {actions: {onRun: {command: sleep, args: ["600"]}}}}
+"""
+GOOD = """
+specificationVersion: jobtemplate-2023-09
+name: Good
+steps:
+- {name: Only, script: {actions: {onRun: {command: echo, args: ["well"]}}}}
+"""
+
+
+def left(shell, job):
+    """Everything that has the job's id in its path."""
+    return [p for p in shell.folder.rglob("*") if job in str(p) and p.is_file()]
+
+
+def test_a_job_that_ended_is_removed_with_all_it_has(shell):
+    shell("run", shell.template(GOOD))
+    job = shell.json("status", "last")["job"]
+    assert left(shell, job)
+    assert shell.json("rm", "last")["removed"] == [job]
+    assert [p for p in left(shell, job) if p.suffix != ".lock"] == []
+    assert shell.json("status")["jobs"] == []
+
+
+def test_what_runs_is_not_removed(shell):
+    shell("submit", shell.template(SLOW))
+    job = shell.json("status", "last")["job"]
+    wait_until(lambda: shell.json("status", job)["state"] == "RUNNING", "it does not run")
+    assert "is at work" in shell("rm", job, "--yes", expect=6).stderr
+    assert shell.json("status", job)["state"] == "RUNNING"
+    shell("cancel", job)
+    shell("rm", job, "--yes", "--wait")
+    assert shell.json("status")["jobs"] == []
+    shell.wait_until_no_process()
+
+
+def test_a_job_whose_processes_were_killed_is_removed(shell):
+    shell("submit", shell.template(SLOW))
+    job = shell.json("status", "last")["job"]
+    wait_until(lambda: shell.json("status", job)["state"] == "RUNNING", "it does not run")
+    shell.kill_all()
+    assert "--yes" in shell("rm", job, expect=2).stderr  # it has not ended
+    shell("rm", job, "--yes")
+    assert shell.json("status")["jobs"] == []
+
+
+def test_a_suspended_job_is_asked_about_and_keeps_its_progress(suspended, shell):
+    shutil.copytree(suspended.store, shell.store)
+    assert "lose their progress" in shell("rm", "last", expect=2).stderr
+    assert len(shell.json("checkpoints", "last")["checkpoints"]) == 3
+    shell("rm", "last", "--yes")
+    assert shell.json("status")["jobs"] == []
+
+
+def test_of_an_age_only_what_has_ended_is_meant(suspended, shell):
+    shutil.copytree(suspended.store, shell.store)
+    shell("run", shell.template(GOOD))
+    ended = shell.json("status", "last")["job"]
+    assert shell.json("rm", "--older", "1d", "--yes")["removed"] == []
+    driver = open_store(str(shell.store), write=True).driver
+    long_ago = to_text(datetime.now(UTC) - timedelta(days=2))
+    for job in (ended, suspended.job):
+        for key in driver.list(f"jobs/{job}/log"):
+            record = decode_record(driver.get(key), key=key)
+            driver.put(key, encode_record({**record.header, "at": long_ago}, record.payload))
+    shutil.rmtree(shell.folder / "cache", ignore_errors=True)
+    assert "--yes" in shell("rm", "--older", "1d", expect=2).stderr
+    assert shell.json("rm", "--older", "1d", "--yes")["removed"] == [ended]
+    assert [job["job"] for job in shell.json("status")["jobs"]] == [suspended.job]
+
+
+def test_a_removal_that_was_killed_is_finished(suspended, shell):
+    shutil.copytree(suspended.store, shell.store)
+    (shell.store / "jobs" / suspended.job / "job").unlink()
+    assert shell.json("status")["jobs"] == []
+    assert shell.json("repair")["removals_finished"] == [suspended.job]
+    assert left(shell, suspended.job) == []
+
+
+def test_a_job_whose_record_is_damaged_goes_by_its_whole_id(suspended, shell):
+    shutil.copytree(suspended.store, shell.store)
+    path = shell.store / "jobs" / suspended.job / "job"
+    path.write_bytes(path.read_bytes()[:-9])
+    shell("rm", "last", "--yes", expect=8)
+    shell("rm", suspended.job, "--yes")
+    assert shell.json("status")["jobs"] == []
+
+
+def test_du_adds_up(suspended):
+    found = suspended.json("du")
+    (job,) = found["jobs"]
+    parts = ("checkpoint_bytes", "record_bytes", "log_bytes")
+    assert job["total_bytes"] == sum(job[name] for name in parts) == found["total_bytes"]
+    assert job["checkpoint_bytes"] > 3000
+    assert suspended.job in suspended("du", "last").stdout
+
+
+def test_verify_reads_everything_back(suspended):
+    found = suspended.json("verify")
+    assert (found["damaged"], found["checkpoints"]) == ([], 3)
+    assert found["records"] > 5
+    assert "All of it is what was written." in suspended("verify", "last").stdout
+
+
+def test_repair_without_damage_changes_nothing_in_the_store(suspended):
+    before = {str(p): p.stat().st_mtime_ns for p in suspended.store.rglob("*") if p.is_file()}
+    suspended("status", "last")
+    found = suspended.json("repair")
+    assert (found["damaged"], found["removals_finished"]) == ([], [])
+    assert not (suspended.folder / "cache" / "perdure.db").exists()
+    after = {str(p): p.stat().st_mtime_ns for p in suspended.store.rglob("*") if p.is_file()}
+    assert before == after

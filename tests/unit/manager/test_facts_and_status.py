@@ -1,0 +1,242 @@
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from looking_kit import GONE_PID, LAUNCH, HandMade
+from perdure.journal.heartbeat import Heartbeat
+from perdure.manager import facts_reading
+from perdure.manager.explaining import explain_job, explain_task
+from perdure.manager.facts import from_json
+from perdure.manager.facts_reading import read_facts
+from perdure.manager.job_status import look, status_of
+from perdure.manager.positions import is_current, positions_from_json
+from perdure.policy.states import State
+from perdure.store import layout
+
+SECOND = "01jdxyz0000000000000000002"
+NOON = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
+VALUES = {"Frame": "1", "Camera": "left,top"}
+
+
+def status(made, **options):
+    facts, _ = read_facts(made.view(), **options)
+    return status_of(made.document, facts, look(made.driver, made.job, facts, NOON))
+
+
+def running(pid=None):
+    """One worker that has done task 0 and is at task 1."""
+    made = HandMade()
+    made.launch(pid=pid)
+    made.share(0, 3)
+    made.begun(made.key(0), VALUES)
+    made.ended(made.key(0), "SUCCEEDED")
+    made.begun(made.key(1), {"Frame": "1", "Camera": "right"})
+    return made
+
+
+def test_a_job_nobody_has_begun_is_pending_and_says_that_nobody_works_on_it():
+    found = status(HandMade())
+    assert found.status.state is State.PENDING
+    assert "perdure resume" in found.status.reason
+    assert found.to_json()["manager"] is None
+    assert found.to_json()["steps"][0]["tasks"]["total"] == 40
+
+
+def test_what_a_living_worker_does_is_running():
+    found = status(running())
+    tasks = found.to_json()["steps"][0]["tasks"]
+    assert (tasks["succeeded"], tasks["running"], tasks["pending"]) == (1, 1, 38)
+    assert found.status.state is State.RUNNING
+    assert [a.outcome for a in found.facts.attempts] == ["SUCCEEDED", None]
+
+
+def test_what_a_worker_that_is_gone_did_waits():
+    found = status(running(pid=GONE_PID))
+    tasks = found.to_json()["steps"][0]["tasks"]
+    assert (tasks["succeeded"], tasks["running"], tasks["pending"]) == (1, 0, 39)
+    assert found.status.state is State.PENDING
+    assert "worker is gone" in found.facts.attempts[-1].reason
+
+
+def test_progress_and_words_come_out_of_the_heartbeat():
+    made = running()
+    about = {"task": made.key(1), "progress": 40.0, "status": "busy", "torn": 2, "trouble": "full"}
+    Heartbeat(made.driver, layout.heartbeat(made.job, LAUNCH)).beat(about)
+    found = status(made)
+    assert (found.facts.attempts[-1].progress, found.facts.attempts[-1].status) == (40.0, "busy")
+    assert any("2 saves were torn" in warning for warning in found.warnings)
+    assert any("full" in warning for warning in found.warnings)
+
+
+def test_a_heartbeat_of_another_task_says_nothing_about_this_one():
+    made = running()
+    Heartbeat(made.driver, layout.heartbeat(made.job, LAUNCH)).beat({"task": "x", "progress": 9.0})
+    assert status(made).facts.attempts[-1].progress is None
+
+
+def test_a_resumable_task_without_a_checkpoint_for_long_is_warned_about():
+    made = running()
+    assert any("no checkpoint since" in warning for warning in status(made).warnings)
+    late = replace(made.document)
+    facts, _ = read_facts(made.view())
+    just_now = datetime(2026, 11, 29, 10, 1, tzinfo=UTC)
+    seen = look(made.driver, made.job, facts, just_now)
+    assert not status_of(late, facts, seen).warnings
+
+
+def test_the_settled_record_decides_until_a_person_resumes():
+    made = HandMade()
+    outcomes = {"failed": 1, "succeeded": 39}
+    made.record("settled", step=1, state="FAILED", outcomes=outcomes, upto=0, reason="1 failed")
+    made.record("settled", step=2, state="CANCELED", outcomes={"canceled": 1}, upto=0)
+    made.record("settled", step=None, state="FAILED", outcomes={}, upto=0, reason="step 1 failed")
+    found = status(made)
+    assert (found.status.state, found.status.reason) == (State.FAILED, "step 1 failed")
+    assert found.to_json()["steps"][0]["tasks"]["failed"] == 1
+    assert found.facts.settled_at is not None
+    made.record("resume", scope={}, lifts=0)
+    assert status(made).status.state is State.PENDING
+
+
+def test_a_persons_stop_suspends_what_nobody_runs():
+    made = HandMade()
+    made.record("suspend", scope={}, by="user")
+    found = status(made)
+    assert found.status.state is State.SUSPENDED
+    assert found.to_json()["steps"][0]["tasks"]["suspended"] == 40
+
+
+def failed_thrice(made):
+    """Task 0 saved once, and then failed three times from its checkpoint."""
+    key = made.key(0)
+    made.launch()
+    made.share(0, 0)
+    made.begun(key, VALUES)
+    made.save(key, "aa" * 32, state="half")
+    made.ended(key, "FAILED", cause="exit", exit_code=1, saves={"announced": 2, "torn": 1})
+    for attempt in (2, 3, 4):
+        made.claim(key, attempt, base=1)
+        made.begun(key, VALUES, attempt=attempt, action="onCheckpointResume", base=1)
+        made.ended(key, "FAILED", attempt=attempt, cause="exit", exit_code=1)
+    return key
+
+
+def test_a_held_task_shows_its_choices_with_the_lines_that_choose():
+    made = HandMade()
+    key = failed_thrice(made)
+    found = status(made)
+    (task,) = found.facts.tasks
+    assert (task.held, task.choices, task.key) == (True, (1,), key)
+    explanation = explain_task(found, task)
+    line = f"perdure resume {made.job} --task {key} --from"
+    assert any(command.startswith(f"{line} 1") for command in explanation.commands)
+    assert f"{line} start" in explanation.commands
+    text = "\n".join(explanation.sentences)
+    assert "attempt 4 on here, from checkpoint 1: FAILED" in text
+    assert "1 torn" in text
+
+
+def test_attempts_carry_their_checkpoints_and_where_they_began():
+    made = HandMade()
+    key = failed_thrice(made)
+    attempts = [a for a in status(made).facts.attempts if a.key == key]
+    assert [a.number for a in attempts] == [1, 2, 3, 4]
+    assert [a.resumed_from for a in attempts] == [None, 1, 1, 1]
+    assert [c.sequence for c in attempts[0].checkpoints] == [1]
+    assert attempts[0].checkpoints[0].state == "half"
+    assert attempts[0].task == "Render[Frame=1,Camera=left,top]"
+
+
+def test_an_attempt_whose_launch_is_fenced_without_a_word_is_lost():
+    made = running()
+    made.record("seal", launch=LAUNCH, by="x", counter=None)
+    length = sum(len(made.driver.get(k)) for k in made.driver.list(f"jobs/{made.job}/launches"))
+    made.record("fence", launch=LAUNCH, offset=length)
+    lost = status(made).facts.attempts[-1]
+    assert (lost.outcome, lost.ended_at) == ("LOST", None)
+    assert "nobody saw it end" in lost.reason
+
+
+def test_big_jobs_list_what_went_otherwise_than_well(monkeypatch):
+    monkeypatch.setattr(facts_reading, "EVERY_ATTEMPT_TASKS", 10)
+    made = HandMade()
+    failed_thrice(made)
+    made.share(1, 3)
+    for index in (1, 2, 3):
+        made.begun(made.key(index), VALUES)
+        made.ended(made.key(index), "SUCCEEDED")
+    found = status(made)
+    assert {a.key for a in found.facts.attempts} == {made.key(0)}
+    assert found.facts.attempts_left_out == 3
+    assert len(status(made, every_attempt=True).facts.attempts) == 7
+
+
+def test_facts_survive_json():
+    made = HandMade()
+    failed_thrice(made)
+    facts, positions = read_facts(made.view())
+    assert from_json(json.loads(json.dumps(facts.to_json()))) == facts
+    assert positions_from_json(json.loads(json.dumps(positions.to_json()))) == positions
+
+
+@pytest.mark.parametrize(
+    "grow",
+    [
+        lambda made: made.record("suspend", scope={}, by="user"),
+        lambda made: made.share(1, 1),
+        lambda made: made.begun(made.key(1), VALUES),
+        lambda made: made.save(made.key(0), "bb" * 32),
+        lambda made: made.launch(SECOND),
+    ],
+)
+def test_facts_hold_until_a_log_or_a_journal_grows(grow):
+    made = HandMade()
+    failed_thrice(made)
+    _, positions = read_facts(made.view())
+    assert is_current(made.driver, made.job, positions)
+    grow(made)
+    assert not is_current(made.driver, made.job, positions)
+
+
+def test_facts_of_a_running_task_end_with_its_next_checkpoint():
+    made = running()
+    _, positions = read_facts(made.view())
+    assert is_current(made.driver, made.job, positions)
+    made.save(made.key(1), "cc" * 32)
+    assert not is_current(made.driver, made.job, positions)
+
+
+def test_a_damaged_journal_is_told():
+    made = running()
+    key = layout.journal(made.job, LAUNCH)
+    made.driver.append(key, b"nonsense\tnonsense\n")
+    assert any("damaged" in warning for warning in status(made).warnings)
+
+
+def test_a_jobs_explanation_begins_with_the_job_and_names_what_waits():
+    made = HandMade()
+    failed_thrice(made)
+    explanations = list(explain_job(status(made)))
+    assert explanations[0].about.startswith("Job ")
+    assert any(
+        one.about == "Step Encode" and "waits for step Render" in one.sentences[0]
+        for one in explanations
+    )
+    assert any(one.state == "SUSPENDED (held)" for one in explanations)
+
+
+def test_pieces_split_off_by_a_claim_are_counted_at_once():
+    from looking_kit import CHUNKS
+
+    made = HandMade(template=CHUNKS)
+    made.launch()
+    made.share(0, 0)
+    key = made.key(0)
+    made.begun(key, {"Frame": "1-5"})
+    made.ended(key, "FAILED", cause="exit", exit_code=1)
+    log = made.log(layout.lineage_log(made.job, 1, key))
+    described = {"attempt": 2, "launch": LAUNCH, "base": None, "values": {"Frame": "1-2"}}
+    log.append({"kind": "claim", **described, "split": [{"Frame": "4-5"}]})
+    assert status(made).to_json()["steps"][0]["tasks"]["total"] == 5
