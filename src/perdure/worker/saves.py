@@ -276,9 +276,9 @@ class Saves:
             took_seconds=now - save.heard_at,
             is_after_notice=save.is_after_notice,
         )
-        self._acknowledge(save.event.n, sequence)
         covered = [v for v in save.event.reported if self._generations[v] == save.generation]
         self._values_kept(covered, sequence, manifest)
+        self._acknowledge(save.event.n, sequence)  # last: what it stands for is all durable
 
     def _keep(self, queued: QueuedValues) -> None:
         """Make the files declared before these values durable; then they are kept."""
