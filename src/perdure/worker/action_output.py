@@ -58,6 +58,19 @@ class ActionProcess(Protocol):
         ...
 
 
+class Followed(Protocol):
+    """A file that is listened to beside the output."""
+
+    @property
+    def descriptor(self) -> int | None:
+        """Readable when the file may have grown."""
+        ...
+
+    def news(self) -> None:
+        """Listen to what was added."""
+        ...
+
+
 class Hearing:
     """Folds the messages of one attempt, from its output and from its messages file alike."""
 
@@ -101,10 +114,24 @@ class ActionOutput:
         self._held_back = b""
         self._is_secret = False
         self._is_over = False
+        self._messages_file: Followed | None = None
         self.process: ActionProcess | None = None
         self.pid: int | None = None
         self.spawn_error = ""
         self.has_no_process = False
+
+    def follow(self, messages_file: "Followed") -> None:
+        """Listen to this file, too, as it grows."""
+        self._messages_file = messages_file
+
+    def watch(self) -> int | None:
+        """What the pump waits for beside the output."""
+        return self._messages_file.descriptor if self._messages_file is not None else None
+
+    def watched(self) -> None:
+        """The messages file may have grown."""
+        assert self._messages_file is not None
+        self._messages_file.news()
 
     def attach(self, process: ActionProcess) -> None:
         """This process runs the action."""

@@ -106,7 +106,7 @@ def run_action(context: LaunchContext, session: OpenJdSession, order: ActionOrde
     subscribing = None
     try:
         if order.messages_file is not None:
-            order.messages_file.start()
+            output.follow(order.messages_file)
         order.start(output)
         if output.has_no_process and not output.spawn_error:
             return ActionResult(facts=Facts(exit_code=0), failure=None, ran_seconds=0.0)
@@ -126,8 +126,6 @@ def run_action(context: LaunchContext, session: OpenJdSession, order: ActionOrde
         facts = run.run()
     finally:
         context.board.unsubscribe()
-        if order.messages_file is not None:
-            order.messages_file.close()
     session.wait_idle()
     failure = output.spawn_error or session.failure
     if output.process is not None:

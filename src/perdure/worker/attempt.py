@@ -28,6 +28,8 @@ from perdure.worker.tree import ActionTree
 
 #: How often it is looked whether a handler was installed.
 SEEK_SECONDS = 0.05
+#: How often the messages file is looked at where nobody says when it grows.
+LOOK_SECONDS = 0.5
 CANCEL_INFO = "cancel_info.json"
 
 
@@ -80,6 +82,8 @@ class ActionRun:
             event = self._next_event()
             if event is not None:
                 self._handle(event)
+            elif self._looks_itself():
+                self._messages().read()
             if self._seek is not None:
                 self._look_for_target(*self._seek)
         return self._machine.facts
@@ -98,10 +102,21 @@ class ActionRun:
         waits = [deadline - now for deadline in self._deadlines.values()]
         if self._seek is not None:
             waits.append(SEEK_SECONDS)
+        if self._looks_itself():
+            waits.append(LOOK_SECONDS)
         try:
             return self._with.events.get(timeout=min(waits, default=None))
         except Empty:
             return None
+
+    def _looks_itself(self) -> bool:
+        """Whether nobody says when the messages file grows."""
+        messages = self._with.messages_file
+        return messages is not None and messages.descriptor is None
+
+    def _messages(self) -> MessagesFile:
+        assert self._with.messages_file is not None
+        return self._with.messages_file
 
     def _do(self, instruction: machine.Instruction) -> None:
         match instruction:

@@ -12,6 +12,8 @@ from perdure.store.driver import Driver
 from perdure.store.job_document import JobDocument
 from perdure.store.layout import JobId, LaunchId
 from perdure.template import Job, Step
+from perdure.worker.memory import OomCounter
+from perdure.worker.messages_file import FolderWatch
 from perdure.worker.output import OutputLog
 from perdure.worker.stops import StopBoard
 
@@ -26,6 +28,7 @@ class LaunchContext:
         environment: of every process, before what the session and the attempt add.
         session_root: where session folders are made.
         path_mapping: the library's rules.
+        oom, watch: the cgroup's counter of kills; the watch of messages files.
         waited_for: children whose exits are collected by whoever started them.
     """
 
@@ -43,6 +46,8 @@ class LaunchContext:
     session_root: Path
     path_mapping: Sequence[Any] = ()
     waited_for: frozenset[int] = frozenset()
+    oom: OomCounter = field(default_factory=OomCounter)
+    watch: FolderWatch = field(default_factory=FolderWatch)
     _tokens: "count[int]" = field(default_factory=lambda: count(1))
 
     @property

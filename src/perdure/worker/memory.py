@@ -6,47 +6,71 @@ of memory. Without a memory cgroup there is no proof, and a SIGKILL from outside
 Source: cgroup-v2 ``memory.events`` (oom_kill); cgroup-v1 ``memory.oom_control`` (oom_kill).
 """
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 _CGROUPS = Path("/sys/fs/cgroup")
+_READ_BYTES = 8192
 
 
-def oom_kills(membership: Path = Path("/proc/self/cgroup"), cgroups: Path = _CGROUPS) -> int | None:
-    """How many processes of this cgroup were killed for memory; None where that is not counted."""
+class OomCounter:
+    """The counter of kills of this process's cgroup; found once, read by one call each time.
+
+    Args:
+        membership: where it stands in which cgroup this process is.
+        cgroups: where cgroups are mounted.
+    """
+
+    def __init__(
+        self, membership: Path = Path("/proc/self/cgroup"), cgroups: Path = _CGROUPS
+    ) -> None:
+        self._descriptor: int | None = None
+        for file in _candidates(membership, cgroups):
+            try:
+                self._descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                continue
+            if self.read() is not None:
+                return
+            self.close()
+
+    def read(self) -> int | None:
+        """How many processes of this cgroup were killed for memory; None: not counted."""
+        if self._descriptor is None:
+            return None
+        try:
+            text = os.pread(self._descriptor, _READ_BYTES, 0)
+        except OSError:
+            return None
+        for line in text.splitlines():
+            name, _, value = line.partition(b" ")
+            if name == b"oom_kill" and value.isdigit():
+                return int(value)
+        return None
+
+    def close(self) -> None:
+        """Let go of the file; nothing is counted afterwards."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _candidates(membership: Path, cgroups: Path) -> Iterator[Path]:
+    """Files that may have the counter."""
     try:
         lines = membership.read_text(encoding="utf-8").splitlines()
     except OSError:
-        return None
+        return
     for line in lines:
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         below = path.lstrip("/")
         if number == "0":
-            files = [
-                cgroups / below / "memory.events",
-                cgroups / "unified" / below / "memory.events",
-            ]
+            yield cgroups / below / "memory.events"
+            yield cgroups / "unified" / below / "memory.events"
         elif "memory" in controllers.split(","):
-            files = [cgroups / "memory" / below / "memory.oom_control"]
-        else:
-            continue
-        for file in files:
-            count = _counter(file)
-            if count is not None:
-                return count
-    return None
-
-
-def _counter(file: Path) -> int | None:
-    try:
-        text = file.read_text(encoding="utf-8")
-    except OSError:
-        return None
-    for line in text.splitlines():
-        name, _, value = line.partition(" ")
-        if name == "oom_kill" and value.isdigit():
-            return int(value)
-    return None
+            yield cgroups / "memory" / below / "memory.oom_control"
 
 
 def memory_proof(before: int | None, after: int | None) -> str | None:

@@ -3,9 +3,10 @@
 For programs whose output is prefixed, interleaved or buffered. Lines are counted for themselves.
 The file must stay a regular file; a link or a pipe in its place is not followed.
 
-A save freezes its files when its line is read, so the file is looked at the moment it grows: a
-thread sleeps on inotify, which costs a silent task nothing. Where there is no inotify (or no more
-watches), the same thread looks twice a second.
+A save freezes its files when its line is read, so the file is looked at the moment it grows: the
+pump, which sleeps until the task prints something, wakes for it too. The watch (inotify) is made
+once a launch, because ending one takes the kernel milliseconds. Where there is none, the supervisor
+looks twice a second.
 
 Source: inotify(7).
 """
@@ -13,19 +14,48 @@ Source: inotify(7).
 import contextlib
 import ctypes
 import os
-import select
 import threading
 from pathlib import Path
 
 from perdure.protocol.lines import LineSplitter
 from perdure.worker.action_output import Hearing
 
-#: How often the file is looked at where nobody says when it grows.
-LOOK_SECONDS = 0.5
 _READ_BYTES = 1 << 18
 _IN_MODIFY = 0x2
 _IN_MOVED_TO = 0x80
 _FOLLOWING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class FolderWatch:
+    """Says when a file in a folder grows; one a launch, moved from session to session.
+
+    Attributes:
+        descriptor: readable when there is news; None where there is no inotify.
+    """
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        made = int(self._libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
+        self.descriptor: int | None = made if made >= 0 else None
+        self._folder: Path | None = None
+
+    def watch(self, folder: Path) -> bool:
+        """Watch this folder from now on; whether that can be."""
+        if self.descriptor is None:
+            return False
+        if folder == self._folder:
+            return True
+        events = _IN_MODIFY | _IN_MOVED_TO
+        added = self._libc.inotify_add_watch(self.descriptor, os.fsencode(folder), events)
+        self._folder = folder if added >= 0 else None
+        return bool(added >= 0)
+
+    def drain(self) -> None:
+        """Forget what it said so far."""
+        if self.descriptor is not None:
+            with contextlib.suppress(BlockingIOError):
+                while os.read(self.descriptor, 1 << 16):
+                    pass
 
 
 class MessagesFile:
@@ -34,51 +64,39 @@ class MessagesFile:
     Args:
         path: its folder is there.
         hearing: of the attempt's messages.
+        watch: of the launch.
     """
 
-    def __init__(self, path: Path, hearing: Hearing) -> None:
+    def __init__(self, path: Path, hearing: Hearing, watch: FolderWatch) -> None:
         self._path = path
         self._hearing = hearing
         self._splitter = LineSplitter()
         self._offset = 0
         self._lock = threading.Lock()
+        self._watch = watch
         _create_empty(path)
-        self._stop = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._thread = threading.Thread(target=self._follow, name="perdure-messages", daemon=True)
-        self.error: BaseException | None = None
+        self._is_watched = watch.watch(path.parent)
 
-    def start(self) -> None:
-        """Begin to follow it."""
-        self._thread.start()
+    @property
+    def descriptor(self) -> int | None:
+        """Readable when the file may have grown; None: `read` it now and then."""
+        return self._watch.descriptor if self._is_watched else None
+
+    def news(self) -> None:
+        """The descriptor is readable: listen to what was added."""
+        self._watch.drain()
+        self.read()
 
     def read(self) -> None:
         """Listen to what was added since the last call."""
         with self._lock, contextlib.suppress(OSError):
-            if self._path.lstat().st_size > self._offset:
+            if os.lstat(self._path).st_size > self._offset:
                 self._read_new()
 
     def finish(self) -> None:
-        """Listen to the rest, an unfinished last line included; it is followed no more.
-
-        Raises:
-            BaseException: whatever ended the thread that was no error of ours.
-        """
-        self.close()
-        if self.error is not None:
-            raise self.error
+        """Listen to the rest, an unfinished last line included."""
         self.read()
         self._hearing.hear(self._splitter.finish())
-
-    def close(self) -> None:
-        """Follow it no more; may be called again."""
-        with self._lock:
-            stop, self._stop = self._stop, -1
-        if stop < 0:
-            return
-        if self._thread.is_alive():
-            os.eventfd_write(stop, 1)
-            self._thread.join()
-        os.close(stop)
 
     def _read_new(self) -> None:
         descriptor = os.open(self._path, _FOLLOWING)
@@ -88,42 +106,6 @@ class MessagesFile:
                 self._hearing.hear(self._splitter.find(data))
         finally:
             os.close(descriptor)
-
-    def _follow(self) -> None:
-        """The thread: look whenever the folder's watch says so, until told to stop."""
-        stop = self._stop
-        watch = _watch(self._path.parent)
-        try:
-            poll = select.poll()
-            poll.register(stop, select.POLLIN)
-            if watch is not None:
-                poll.register(watch, select.POLLIN)
-            self.read()  # what was written before the watch was there
-            wait_ms = None if watch is not None else LOOK_SECONDS * 1e3
-            while True:
-                ready = [descriptor for descriptor, _ in poll.poll(wait_ms)]
-                if stop in ready:
-                    return
-                if watch is not None:
-                    os.read(watch, 1 << 16)
-                self.read()
-        except BaseException as error:  # noqa: BLE001 - raised again by `finish`
-            self.error = error
-        finally:
-            if watch is not None:
-                os.close(watch)
-
-
-def _watch(folder: Path) -> int | None:
-    """A descriptor that is readable when a file in ``folder`` grows; None where that cannot be."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    descriptor = int(libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
-    if descriptor < 0:
-        return None
-    if libc.inotify_add_watch(descriptor, os.fsencode(folder), _IN_MODIFY | _IN_MOVED_TO) < 0:
-        os.close(descriptor)
-        return None
-    return descriptor
 
 
 def _create_empty(path: Path) -> None:

@@ -4,6 +4,7 @@ The order at the end is design 8's: nothing of the task is left, captures are co
 then the outcome is written with the release of the lineage.
 """
 
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -34,7 +35,7 @@ from perdure.worker.attempt_record import AttemptOrder, AttemptRecord
 from perdure.worker.context import LaunchContext
 from perdure.worker.job_records import LineageId
 from perdure.worker.machine import Facts, Intent, Interrupt
-from perdure.worker.memory import memory_proof, oom_kills
+from perdure.worker.memory import memory_proof
 from perdure.worker.messages_file import MessagesFile
 from perdure.worker.processes import SignalTarget
 from perdure.worker.saves import COMMIT_FILE, Committing, Saves
@@ -113,9 +114,9 @@ class TaskAttempt:
                 outcome = self._judge_not_started(started)
                 result = None
             else:
-                kills = oom_kills()
+                kills = self._context.oom.read()
                 result = self._run_action(started)
-                outcome = judge(self._facts(result, memory_proof(kills, oom_kills())))
+                outcome = judge(self._facts(result, memory_proof(kills, self._context.oom.read())))
         finally:
             self._running(None)
             self._store.end()
@@ -137,7 +138,7 @@ class TaskAttempt:
         if isinstance(session, NotStarted):
             return session
         # Of the task before, if there was one; what this one had there is put back.
-        shutil.rmtree(session.working_directory / _CHECKPOINTS, ignore_errors=True)
+        _clear(session.working_directory / _CHECKPOINTS)
         self._store.sweep()
         if self._order.base is None:
             return Started(session=session, base=None, restored=None)
@@ -187,7 +188,7 @@ class TaskAttempt:
                 task=self.lineage.task,
                 environment=variables.to_environment(),
                 hearing=hearing,
-                messages_file=MessagesFile(variables.messages_file, hearing),
+                messages_file=MessagesFile(variables.messages_file, hearing, self._context.watch),
                 finish_captures=self._finish_captures,
                 on_notice=self._on_notice,
                 on_stop=self._on_stop,
@@ -374,6 +375,16 @@ class TaskAttempt:
         assert self.saves is not None
         since = self.saves.facts.committed_at or self._began
         return self._context.clock.monotonic() - since
+
+
+def _clear(folder: Path) -> None:
+    """Remove a folder with what is in it; most often nothing is."""
+    try:
+        os.rmdir(folder)  # noqa: PTH106 - once a task
+    except FileNotFoundError:
+        return
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _touch(path: Path) -> int:

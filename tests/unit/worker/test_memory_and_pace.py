@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.template.chunks import ChunkSpec
-from perdure.worker.memory import memory_proof, oom_kills
+from perdure.worker.memory import OomCounter, memory_proof
 from perdure.worker.pace import Pace
 
 
@@ -13,7 +13,7 @@ def kills(tmp_path, membership: str, **files: str):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     (tmp_path / "cgroup").write_text(membership)
-    return oom_kills(tmp_path / "cgroup", tmp_path / "fs")
+    return OomCounter(tmp_path / "cgroup", tmp_path / "fs").read()
 
 
 def test_version_2(tmp_path):
@@ -35,7 +35,7 @@ def test_version_1(tmp_path):
 @pytest.mark.parametrize("text", ["", "0::/nowhere\n", "nonsense\n", "1:cpu:/x\n"])
 def test_where_nothing_is_counted_there_is_no_proof(tmp_path, text):
     assert kills(tmp_path, text) is None
-    assert oom_kills(tmp_path / "missing", tmp_path) is None
+    assert OomCounter(tmp_path / "missing", tmp_path).read() is None
 
 
 def test_a_counter_that_is_none(tmp_path):

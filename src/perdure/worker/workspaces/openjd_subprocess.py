@@ -57,6 +57,14 @@ class Steering(Protocol):
         """It could not be started."""
         ...
 
+    def watch(self) -> int | None:
+        """A further descriptor to wait for while the process runs, or None."""
+        ...
+
+    def watched(self) -> None:
+        """That descriptor is readable."""
+        ...
+
     def output(self, data: bytes) -> list[str]:
         """Bytes that it printed; returns the lines that openjd acts on."""
         ...
@@ -264,8 +272,11 @@ class SteeredSubprocess:
         os.set_blocking(output, False)
         exit_fd = os.pidfd_open(process.pid)
         poll = select.poll()
+        watch = self._steering.watch()
         for descriptor in (output, exit_fd, self._stop_reading):
             poll.register(descriptor, select.POLLIN)
+        if watch is not None:
+            poll.register(watch, select.POLLIN)
         has_ended = False
         while not (has_ended and self._returncode is not None):
             ready = {descriptor for descriptor, _ in poll.poll()}
@@ -273,6 +284,8 @@ class SteeredSubprocess:
                 has_ended = True
                 process.stdout.close()
                 poll.unregister(output)
+            if watch in ready:
+                self._steering.watched()
             if exit_fd in ready:
                 poll.unregister(exit_fd)
                 self._collect(process)
