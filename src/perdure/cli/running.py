@@ -137,8 +137,13 @@ def _show_result(status: Status | None, view: JobView, shown: Shown) -> None:
 
 def result(status: Status | None, view: JobView) -> dict[str, Any]:
     """The object that ``--json`` prints: what `status JOB --json` prints."""
-    state = status.state if status is not None else State.PENDING
-    return {"job": view.document.job, "name": view.document.name, "state": state.value}
+    from perdure.manager.facts_reading import read_facts
+    from perdure.manager.job_status import look, status_of
+
+    facts, _ = read_facts(view)
+    now = look(view.records.driver, view.document.job, facts, SystemClock().now())
+    found = status_of(view.document, facts, now).to_json()
+    return found if status is None else {**found, "state": status.state.value}
 
 
 def print_structured(value: dict[str, Any], output: str) -> None:
