@@ -164,3 +164,41 @@ def test_fibonacci_byte_for_byte_is_suspended_in_its_sleep_and_loses_nothing(per
     shown = re.findall(r"Fibonacci number (\d+) is (\d+)", said)
     assert shown == [("0", "0"), ("1", "1"), ("2", "1"), ("3", "2")]
     assert "Final answer: Fibonacci number 3 is 2" in said
+
+
+def test_an_older_checkpoint_is_chosen_and_the_beginning_too(perdure):
+    template = perdure.template(COUNTING)
+    said = ""
+    for stop in ("number 1", "number 3"):
+        with perdure.running("run", template) as run:
+            run.until(stop)
+            run.signal(signal.SIGINT)
+            said += run.end(expect=75)
+    status = perdure.json("status", "last")
+    sequences = [c["sequence"] for a in status["attempts"] for c in a["checkpoints"]]
+    assert len(sequences) == 2
+    again = perdure("resume", "last", "--from", sequences[0]).stdout
+    assert numbers(again)[0] == 2
+    assert numbers(again)[-1] == 5
+
+
+def test_going_back_to_the_beginning_is_a_persons_choice(perdure):
+    template = perdure.template(COUNTING)
+    with perdure.running("run", template) as run:
+        run.until("number 2")
+        run.signal(signal.SIGINT)
+        run.end(expect=75)
+    again = perdure("resume", "last", "--from", "start").stdout
+    assert numbers(again) == list(range(6))
+
+
+def test_a_new_job_goes_on_from_an_old_ones_checkpoint_with_other_parameters(perdure):
+    template = perdure.template(COUNTING)
+    with perdure.running("run", template) as run:
+        run.until("number 2")
+        run.signal(signal.SIGINT)
+        run.end(expect=75)
+    old = perdure.json("status", "last")["job"]
+    again = perdure("resume", old, "--as", "new", "-p", "N=9").stdout
+    assert numbers(again) == [3, 4, 5, 6, 7, 8]
+    assert perdure.json("status", old)["state"] == "SUSPENDED"

@@ -168,13 +168,19 @@ class Launch:
         return selection.maximum_tasks
 
     def _first_attempt(self, share: Share, ref: TaskRef, parameters: TaskParameters) -> None:
-        """Run a task that the share claims: it touches no log of its own unless it saves."""
+        """Run a task that the share claims: it touches no log of its own unless it saves.
+
+        Where there is a log already a person chose a checkpoint for it before it was ever run.
+        """
         if self._context.board.stops_task(self._step, ref.task) is not None:
             return
         claim = share_claim(self._context.launch, share.at)
         space = self._context.step.space
         values = space.chunk_values(parameters) if space.chunk is not None else None
         log = self._records.lineage_log(LineageId(step=self._step, task=ref.task))
+        if log.read():
+            self._take(ref)
+            return
         order = AttemptOrder(
             lineage=LineageId(step=self._step, task=ref.task),
             parameters=parameters,

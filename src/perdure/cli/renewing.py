@@ -1,0 +1,124 @@
+"""``perdure resume JOB --as new``: a new job that goes on from the old one's checkpoints.
+
+The old job stays as it is. Checkpoints go over by an export and an import: every byte checked, only
+files of the session folder. A task that the new job does not have (its parameters may differ) is
+left out and told.
+"""
+
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from perdure.cli.jobs import OpenJob
+from perdure.cli.managed import Managed, view_of
+from perdure.cli.naming import FoundTask, find_tasks
+from perdure.cli.places import Places
+from perdure.cli.running import Shown, go_on
+from perdure.cli.working import pause
+from perdure.clock import SystemClock
+from perdure.engines.local import LocalEngine
+from perdure.errors import CheckpointMissing, UsageError
+from perdure.manager.exporting import Export, export
+from perdure.manager.importing import import_checkpoint
+from perdure.manager.job_view import JobView, this_hosts_capacity
+from perdure.manager.lineages import StoredLineage, read_lineage
+from perdure.manager.submission import check_runnable, new_job_id, submit
+from perdure.store.job_log import TaskRef
+from perdure.store.layout import TaskKey
+from perdure.template import parse_parameters, task_key
+from perdure.worker.loading import load
+
+
+def renew(where: Places, opened: OpenJob, given: dict[str, Any], engine: LocalEngine) -> int:
+    """Make the new job, give it the checkpoints, and manage it in front; the exit code.
+
+    Raises:
+        UsageError, CheckpointMissing: it cannot be done; no new job was made.
+    """
+    old = opened.managed.document
+    parameters = {**old.parameters, **parse_parameters(given["parameters"])}
+    document = replace(old, job=new_job_id(), parameters=parameters, key=None, line=None)
+    job = load(document)
+    check_runnable(document, job, this_hosts_capacity())
+    chosen = _chosen(opened.view, given)
+    submitted = submit(opened.store.driver, document, SystemClock(), pause)
+    managed = Managed(
+        places=where,
+        store=opened.store,
+        document=submitted.document,
+        job=job,
+        environment=opened.managed.environment,
+        told=opened.managed.told,
+    )
+    view = view_of(managed)
+    view.refresh()
+    for found, stored, sequence in chosen:
+        _carry_over(opened, found, stored, sequence, view)
+    shown = Shown(
+        output="json" if given["as_json"] else "human-readable",
+        timestamp_format=given["timestamp_format"],
+        resume_line=lambda name: f"perdure resume {name}",
+    )
+    return go_on(where, opened.store, submitted, job, shown, engine)
+
+
+def _chosen(view: JobView, given: dict[str, Any]) -> list[tuple[FoundTask, StoredLineage, int]]:
+    """Which checkpoints go over: the one named, or where each task would go on from."""
+    if given["base"] == "start":
+        return []
+    tasks = find_tasks(view, given["step"], given["task"])
+    read = [(found, read_lineage(view, found.step, found.ref)) for found in tasks]
+    if given["base"] is None:
+        return [
+            (found, stored, stored.lineage.point)
+            for found, stored in read
+            if stored.lineage.point is not None
+        ]
+    if not given["base"].isdigit():
+        raise CheckpointMissing(
+            f"{given['base']!r} is no checkpoint's number", hint="See `perdure checkpoints JOB`."
+        )
+    if len(read) != 1:
+        raise UsageError(
+            f"--from is for one task, and {len(read)} are meant",
+            hint="Name it: --task 'Step[Frame=12]'.",
+        )
+    found, stored = read[0]
+    return [(found, stored, stored.save(int(given["base"])).number)]
+
+
+def _carry_over(
+    opened: OpenJob, found: FoundTask, stored: StoredLineage, sequence: int, view: JobView
+) -> None:
+    """Give one checkpoint to the new job's task of the same name."""
+    texts = found.step.texts(found.ref)
+    step = view.steps.get(found.step.key)
+    if step is None or not step.step.space.contains(texts):
+        _say(f"{found.label} is no task of the new job: its checkpoint is left out")
+        return
+    ref = TaskRef(
+        task=TaskKey(task_key(texts)), index=step.step.space.find(texts), values=dict(texts)
+    )
+    with tempfile.TemporaryDirectory(prefix="perdure-renew-") as folder:
+        path = Path(folder) / "checkpoint.tar"
+        driver = opened.store.driver
+        export(
+            Export(
+                driver=driver,
+                packs=stored.packs,
+                manifest=stored.manifest(stored.save(sequence)),
+                record=driver.get(stored.log.key(sequence)),
+                about={"job": opened.managed.document.job},
+            ),
+            path,
+        )
+        imported = import_checkpoint(view, step, ref, path)
+    for sentence in imported.left_out:
+        _say(sentence)
+    _say(f"{found.label} goes on from checkpoint {sequence}")
+
+
+def _say(text: str) -> None:
+    print(f"perdure: {text}", file=sys.stderr)
