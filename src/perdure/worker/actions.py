@@ -1,7 +1,8 @@
 """Running one action of a session, a task's or an environment's, from its start to its facts."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from queue import SimpleQueue
@@ -89,54 +90,68 @@ def run_action(context: LaunchContext, session: OpenJdSession, order: ActionOrde
     )
     order.on_tree(tree)
     attempt = _machine(order.resolved)
+    surroundings = Surroundings(
+        clock=context.clock,
+        events=events,
+        tree=tree,
+        session_dir=session.working_directory,
+        finish_captures=lambda: order.finish_captures(attempt.facts),
+        on_notice=order.on_notice,
+        messages_file=order.messages_file,
+    )
+    started = context.clock.monotonic()
+    if order.messages_file is not None:
+        output.follow(order.messages_file)
+    with _interruptible(context, order, events):
+        order.start(output)
+        if output.has_no_process and not output.spawn_error:
+            return ActionResult(facts=Facts(exit_code=0), failure=None, ran_seconds=0.0)
+        facts = ActionRun(attempt, lambda: output.process, surroundings).run()
+    session.wait_idle()
+    return ActionResult(
+        facts=facts,
+        failure=_failure(output, session, facts),
+        ran_seconds=context.clock.monotonic() - started,
+    )
+
+
+@contextmanager
+def _interruptible(
+    context: LaunchContext, order: ActionOrder, events: SimpleQueue[machine.Event]
+) -> Iterator[None]:
+    """Stops that cover the action become its machine's events."""
     subscribing: int | None = threading.get_ident()
 
     def stop(wish: Stop) -> None:
         if order.is_leaving and threading.get_ident() == subscribing:
-            return
+            return  # it was there before
         interrupt = interrupt_for(
             wish, order.resolved, now=context.clock.monotonic(), capturing=order.capturing()
         )
         order.on_stop(wish, interrupt)
         events.put(interrupt)
 
-    started = context.clock.monotonic()
-    step = StepKey(context.step.index)
-    context.board.subscribe(step, order.task, stop)
+    context.board.subscribe(StepKey(context.step.index), order.task, stop)
     subscribing = None
     try:
-        if order.messages_file is not None:
-            output.follow(order.messages_file)
-        order.start(output)
-        if output.has_no_process and not output.spawn_error:
-            return ActionResult(facts=Facts(exit_code=0), failure=None, ran_seconds=0.0)
-        run = ActionRun(
-            attempt,
-            lambda: output.process,
-            Surroundings(
-                clock=context.clock,
-                events=events,
-                tree=tree,
-                session_dir=session.working_directory,
-                finish_captures=lambda: order.finish_captures(attempt.facts),
-                on_notice=order.on_notice,
-                messages_file=order.messages_file,
-            ),
-        )
-        facts = run.run()
+        yield
     finally:
         context.board.unsubscribe()
-    session.wait_idle()
-    failure = output.spawn_error or session.failure
+
+
+def _failure(output: ActionOutput, session: OpenJdSession, facts: Facts) -> str | None:
+    """What went wrong, in words, if anything did.
+
+    Raises:
+        BaseException: the reading of the output ended by a bug of ours.
+    """
     if output.process is not None:
         if output.process.error is not None:
             raise output.process.error
         if output.process.complaint:
             facts.killed = True
-            failure = output.process.complaint
-    return ActionResult(
-        facts=facts, failure=failure, ran_seconds=context.clock.monotonic() - started
-    )
+            return output.process.complaint
+    return output.spawn_error or session.failure
 
 
 def interrupt_for(

@@ -18,6 +18,8 @@ class SaveFacts:
         resume_status: as reported, or None.
         reported, kept: values.
         learned_seconds: how long the last capture and commit took.
+        declared_bytes: of the files declared so far, as they were when they were declared.
+        bytes_per_second: at which such files were stored, where enough were.
         progress, status: of the task, for people.
     """
 
@@ -34,6 +36,8 @@ class SaveFacts:
     reported: list[int] = field(default_factory=list)
     kept: set[int] = field(default_factory=set)
     learned_seconds: float | None = None
+    declared_bytes: int = 0
+    bytes_per_second: float | None = None
     progress: float | None = None
     status: str = ""
 

@@ -51,6 +51,8 @@ from perdure.worker.save_facts import SaveFacts
 from perdure.worker.save_queue import DeclaredSet, QueuedSave, QueuedValues, SaveQueue
 
 COMMIT_FILE = "checkpoint_committed.json"
+#: So much must be stored at once to tell how fast the store is.
+_MEASURED_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,10 +250,19 @@ class Saves:
         files = tuple(dict.fromkeys(path for event in events for path in event.files))
         dirs = tuple(dict.fromkeys(path for event in events for path in event.dirs))
         self._with.declare(Dataset(files=files, dirs=dirs))
+        if any(event.is_reset for event in events):
+            self.facts.declared_bytes = 0
+        size = _size(files)
+        self.facts.declared_bytes += size
+        began = self._clock.monotonic()
         try:
             self._capture.announce(files)
         except PerdureError as error:
             self._note("save", f"no bytes were taken early: {error.message}")
+            return
+        if size >= _MEASURED_BYTES:
+            took = max(self._clock.monotonic() - began, 1e-6)
+            self.facts.bytes_per_second = size / took
 
     def _take(self, save: QueuedSave) -> None:
         """Capture and commit one save; what goes wrong is noted and harms no other."""
@@ -406,6 +417,14 @@ def _as_taken(merged: Manifest, captured: CapturedSave) -> Manifest:
     """A merged description is of this attempt, and stored what was stored just now."""
     taken = captured.manifest
     return replace(merged, attempt=taken.attempt, launch=taken.launch, new_bytes=taken.new_bytes)
+
+
+def _size(files: Iterable[str]) -> int:
+    size = 0
+    for path in files:
+        with contextlib.suppress(OSError):
+            size += Path(path).stat().st_size
+    return size
 
 
 def _listed(values: tuple[int, ...]) -> str:

@@ -294,8 +294,15 @@ class TaskAttempt:
             self._record.note("notice", f"{stop.intent.value} asked by the {stop.by}")
 
     def _capturing(self) -> Capturing:
-        learned = self.saves.facts.learned_seconds if self.saves is not None else None
-        return Capturing(learned=timedelta(seconds=learned) if learned is not None else None)
+        if self.saves is None:
+            return Capturing()
+        facts = self.saves.facts
+        learned = facts.learned_seconds
+        return Capturing(
+            learned=timedelta(seconds=learned) if learned is not None else None,
+            declared_bytes=facts.declared_bytes,
+            bandwidth_bytes_per_second=facts.bytes_per_second,
+        )
 
     def _finish_captures(self, facts: Facts) -> None:
         """Drop what waits where the work is done anyway, or abandoned."""
