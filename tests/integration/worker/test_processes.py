@@ -126,15 +126,24 @@ def test_session_folders_are_kept_where_that_was_asked(ground):
     assert len(list(ground.sessions.glob("*/*/mine"))) == 1
 
 
+#: So that the session lasts longer than the command.
+SLOW_EXIT = {
+    "name": "Slow",
+    "script": {"actions": {"onExit": {"command": "sleep", "args": ["3"]}}},
+}
+
+
 def test_a_command_of_the_workers_own_is_no_process_of_a_task(ground):
     """The one that asks for the host's notices runs while a task ends."""
     runs = ground.work / "asked"
     command = f"echo begun >> {runs}; sleep 2; echo done >> {runs}"
-    job = job_of(ground, "time.sleep(0.3)\n", notice=command)
+    code = f"while not os.path.exists({str(runs)!r}):\n    time.sleep(0.01)\n"
+    step = {"more": {"stepEnvironments": [SLOW_EXIT]}}
+    job = job_of(ground, code, notice=command, **step)
     worker = job.start()
-    wait_until("the command", runs.exists)
     assert worker.wait() == 0
     assert job.outcome()["state"] == "SUCCEEDED"
+    assert "done" in runs.read_text()  # it was not killed with the task
 
 
 def test_folders_are_for_their_owner_only(ground):
