@@ -78,7 +78,7 @@ def manage(
     engine: LocalEngine,
     *,
     prepare: Callable[[JobView], None],
-    between: Callable[[float], None],
+    between: Callable[[float], object],
     orders: Orders,
 ) -> tuple[Status | None, JobView]:
     """Manage the job until nothing goes on by itself.
@@ -118,7 +118,7 @@ def manage(
     return status, view
 
 
-def _between(hooks: Hooks, between: Callable[[float], None], seconds: float) -> None:
+def _between(hooks: Hooks, between: Callable[[float], object], seconds: float) -> None:
     hooks.run()
     between(seconds)
 

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Any
 
 from perdure.cli.display import LogDisplay, timestamps
@@ -82,9 +83,12 @@ def go_on(
         print(f"perdure: {text}", file=sys.stderr, flush=True)
 
     def between(seconds: float) -> None:
-        if shown.is_human:
-            display.show()
-        engine.wait(min(seconds, _SHOW_SECONDS))
+        until = monotonic() + seconds
+        has_ended = False
+        while not has_ended and not orders.are_new and (left := until - monotonic()) > 0:
+            if shown.is_human:
+                display.show()
+            has_ended = engine.wait(min(left, _SHOW_SECONDS))
 
     managed = Managed(
         places=where, store=store, document=document, job=job, environment=environment, told=told

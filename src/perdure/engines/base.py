@@ -56,6 +56,6 @@ class Engine(Protocol):
         """Tell a worker at once what stands in the job's log anyway; best effort."""
         ...
 
-    def wait(self, seconds: float) -> None:
-        """Return when a worker that this engine started has ended, or after so many seconds."""
+    def wait(self, seconds: float) -> bool:
+        """Return when a worker that this engine started has ended (True), or after so long."""
         ...

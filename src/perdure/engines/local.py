@@ -118,12 +118,12 @@ class LocalEngine:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(int(ids["pid"]), number)
 
-    def wait(self, seconds: float) -> None:
-        """Return when a worker started here has ended, or after so many seconds."""
+    def wait(self, seconds: float) -> bool:
+        """Return when a worker started here has ended (True), or after so many seconds."""
         running = [p for p in self._started.values() if p.poll() is None]
         if not running:
             time.sleep(seconds)
-            return
+            return False
         poll = select.poll()
         descriptors: list[int] = []
         try:
@@ -135,8 +135,7 @@ class LocalEngine:
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-        for process in running:
-            process.poll()
+        return any([process.poll() is not None for process in running])  # noqa: C419 - poll all
 
 
 def _spawn(request: LaunchRequest, said: Path) -> subprocess.Popen[bytes]:

@@ -28,10 +28,19 @@ class Orders:
     Attributes:
         suspend: a person wants the job suspended: how many times it was said.
         leave: the host wants this process to go: workers are told, nothing new is started.
+        suspends_recorded, leave_seen: what the manager has looked at.
     """
 
     suspend: int = 0
     leave: bool = False
+    suspends_recorded: int = 0
+    leave_seen: bool = False
+
+    @property
+    def are_new(self) -> bool:
+        """Whether something was asked that the manager has not looked at yet."""
+        leaving = self.leave and not self.leave_seen
+        return leaving or self.suspend > self.suspends_recorded
 
 
 class Manager:
@@ -55,8 +64,6 @@ class Manager:
         self._engine = engine
         self._orders = orders
         self._between = between
-        self._suspends_recorded = 0
-        self._left = False
         self._known: tuple[int, int] = (0, 0)
 
     def manage(self) -> Status | None:
@@ -82,7 +89,7 @@ class Manager:
 
     def _step(self) -> Wait | Rest | None:
         """Carry out orders, then one turn."""
-        if self._orders.suspend > self._suspends_recorded:
+        if self._orders.suspend > self._orders.suspends_recorded:
             self._record_suspend()
         if self._orders.leave:
             return self._leave()
@@ -92,7 +99,7 @@ class Manager:
     def _record_suspend(self) -> None:
         """A person's wish goes into the log; workers on this host are told at once besides."""
         is_now = self._orders.suspend > 1
-        self._suspends_recorded = self._orders.suspend
+        self._orders.suspends_recorded = self._orders.suspend
         record = {"kind": "suspend", "scope": {}, "by": "user", "now": is_now}
         while not self._view.records.append(record):
             pass
@@ -100,8 +107,8 @@ class Manager:
 
     def _leave(self) -> Wait | None:
         """The host wants us to go: pass it on once, and wait for the workers to save."""
-        if not self._left:
-            self._left = True
+        if not self._orders.leave_seen:
+            self._orders.leave_seen = True
             self._interrupt(by_person=False)
         self._view.refresh()
         alive = [
@@ -123,7 +130,7 @@ class Manager:
         left = seconds
         while True:
             self._between(LOOK_SECONDS if left is None else min(LOOK_SECONDS, left))
-            if self._orders.leave or self._orders.suspend > self._suspends_recorded:
+            if self._orders.are_new:
                 return
             if self._has_news():
                 return
