@@ -1,17 +1,27 @@
 """What a launch did, folded from its journal: one account an attempt.
 
 A reader keeps the `LaunchAccount` and feeds it what is new (`read_on`); a fence bounds what counts.
-Memory: about 300 bytes an attempt, so that the account of 100,000 tasks stays small.
+Memory: about 1.5 KB an attempt, most of it the moments and the values of its parameters.
 
 Source: docs/journal-format.md: counts(launch), ended(launch, lineage).
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Any, NamedTuple
 
-from perdure.journal.journal_format import JournalRecord, Kind, parse
+from perdure.journal.journal_format import LINE_LIMIT_BYTES, JournalRecord, Kind, parse
 from perdure.journal.medium import Medium, read_from
+
+#: So much of a journal is parsed at once, or where not one line fits in: a bit more than the
+#: longest that there can be.
+_PIECE_BYTES = 1 << 20
+_LARGEST_PIECE_BYTES = LINE_LIMIT_BYTES + 1
+#: Fields whose texts are the same in many attempts.
+_REPEATED = frozenset({"action", "host", "state", "cause", "by", "reason", "resume_status"})
+
+_IN_THE_KEY = frozenset({"step", "task", "attempt"})
 
 
 class AttemptKey(NamedTuple):
@@ -27,7 +37,7 @@ class AttemptAccount:
     """What the journal says about one attempt.
 
     Attributes:
-        begun, outcome: the fields of those lines, or None.
+        begun, outcome: the fields of those lines but for those of the key, or None.
         reported: values of the chunk that the task called complete, in order.
         kept: values that are never run again, with the checkpoint that holds their files (None:
             they have none).
@@ -69,15 +79,37 @@ class LaunchAccount:
             fence: records that end behind this offset do not count; None: all count.
             fresh: trust no size that was cached (see `read_from`).
         """
+        return list(self.news(medium, key, fence=fence, fresh=fresh))
+
+    def news(
+        self, medium: Medium, key: str, *, fence: int | None = None, fresh: bool = False
+    ) -> Iterator[JournalRecord]:
+        """The same, record by record as they are folded: a long journal is never in memory whole.
+
+        What was not iterated over was not read.
+        """
         if self.damaged_at is not None or (fence is not None and self.length >= fence):
-            return []
-        parsed = parse(read_from(medium, key, self.length, fresh=fresh), start=self.length)
-        counted = [r for r in parsed.records if fence is None or r.end <= fence]
-        for record in counted:
-            self._fold(record)
-        self.length = parsed.length if fence is None else min(parsed.length, fence)
-        self.damaged_at = parsed.damaged_at
-        return counted
+            return
+        data = memoryview(read_from(medium, key, self.length, fresh=fresh))
+        position, size = 0, _PIECE_BYTES
+        while position < len(data) and (fence is None or self.length < fence):
+            began_at = self.length
+            parsed = parse(bytes(data[position : position + size]), start=began_at)
+            for record in parsed.records:
+                if fence is not None and record.end > fence:
+                    break
+                self._fold(record)
+                self.length = record.end
+                yield record
+            self.length = parsed.length if fence is None else min(parsed.length, fence)
+            self.damaged_at = parsed.damaged_at
+            position += self.length - began_at
+            if parsed.damaged_at is not None:
+                return
+            if self.length == began_at:
+                if size == _LARGEST_PIECE_BYTES or position + size >= len(data):
+                    return
+                size = _LARGEST_PIECE_BYTES
 
     def of(self, step: int, task: str) -> Iterator[tuple[AttemptKey, AttemptAccount]]:
         """The attempts of one lineage in this journal."""
@@ -105,7 +137,7 @@ class LaunchAccount:
             account = self.attempts[key] = AttemptAccount()
         match record.kind:
             case Kind.BEGUN:
-                account.begun = fields
+                account.begun = _lean(fields)
             case Kind.REPORTED:
                 account.reported.extend(fields["values"])
             case Kind.KEPT:
@@ -113,8 +145,20 @@ class LaunchAccount:
             case Kind.NOTED:
                 account.notes.append(fields)
             case Kind.OUTCOME:
-                account.outcome = fields
+                account.outcome = _lean(fields)
             case Kind.RELEASED:
                 account.is_released = True
             case _:  # OPENED and CLOSED are folded by the caller
                 pass
+
+
+def _lean(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields without those of the `AttemptKey`, what repeats shared with all other attempts'.
+
+    The decoder makes every key and text anew for each line: this is a third of the size.
+    """
+    return {
+        intern(name): intern(value) if name in _REPEATED and isinstance(value, str) else value
+        for name, value in fields.items()
+        if name not in _IN_THE_KEY
+    }

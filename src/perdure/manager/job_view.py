@@ -108,7 +108,7 @@ class JobView:
         """Fold what a launch's journal says anew into its step."""
         if launch in self._gone:
             return
-        for record in self.records.read_account(launch):
+        for record in self.records.news_of(launch):
             self._fold(launch, record)
         if self.has_ended(launch):
             self._gone.add(launch)

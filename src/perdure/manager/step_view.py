@@ -156,7 +156,8 @@ class StepView:
         share = self.records.share_of(self.key, watched.ref)
         lineage = self.records.fold(watched.log, share=share)
         lineage_id = LineageId(step=self.key, task=watched.ref.task)
-        past = tuple(self.records.past_claim(lineage_id, claim) for claim in lineage.claims)
+        # Nothing is read past `JobView._fold`, which has to see every record.
+        past = tuple(self.records.known_past_claim(lineage_id, claim) for claim in lineage.claims)
         watched.view = LineageView(lineage=lineage, past=past)
         watched.is_running = any(
             not p.is_ended and not ended(p.claim.launch) and p.claim.number >= 0 for p in past

@@ -5,7 +5,7 @@ Everything is read on, never anew, but for what a fence cuts off. One object bel
 Source: docs/journal-format.md. ``counts(launch)`` is `JobRecords.account`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -122,11 +122,15 @@ class JobRecords:
 
     def read_account(self, launch: LaunchId) -> list[JournalRecord]:
         """Read a launch's journal on; returns what is new (all, where a fence cut it)."""
+        return list(self.news_of(launch))
+
+    def news_of(self, launch: LaunchId) -> Iterator[JournalRecord]:
+        """The same, record by record as they are read."""
         fence = self.state.fences.get(launch)
         account = self._accounts.get(launch)
         if account is None or (fence is not None and account.length > fence):
             account = self._accounts[launch] = LaunchAccount()
-        return account.read_on(self.driver, layout.journal(self.job, launch), fence=fence)
+        return account.news(self.driver, layout.journal(self.job, launch), fence=fence)
 
     def known_account(self, launch: LaunchId) -> LaunchAccount:
         """What counts of a launch's journal as far as it was read; nothing is read."""
@@ -140,8 +144,16 @@ class JobRecords:
         return self.known_account(launch).attempts.get(key) or AttemptAccount()
 
     def past_claim(self, lineage: LineageId, claim: Claim) -> PastClaim:
-        """A claim with what counts of its launch's journal about it."""
-        account = self.account(claim.launch)
+        """A claim with what counts of its launch's journal about it, read on."""
+        self.account(claim.launch)
+        return self.known_past_claim(lineage, claim)
+
+    def known_past_claim(self, lineage: LineageId, claim: Claim) -> PastClaim:
+        """The same as far as the journal was read.
+
+        For whoever has to see every record of a journal once (`news_of`): nothing is read past it.
+        """
+        account = self.known_account(claim.launch)
         key = AttemptKey(lineage.step, lineage.task, claim.attempt)
         return PastClaim(
             claim=claim,
