@@ -21,4 +21,5 @@ def ground(tmp_path: Path, zygote: Zygote) -> Iterator[Ground]:
     """A store and its surroundings, of which no process is left when the test is over."""
     made = Ground(tmp_path, zygote)
     yield made
+    made.end()
     made.nothing_runs()

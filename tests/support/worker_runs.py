@@ -145,6 +145,7 @@ class Ground:
 
     root: Path
     zygote: Zygote | None = None
+    workers: list["WorkerRun"] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.store = open_store(str(self.root / "store"), write=True, create=True)
@@ -199,6 +200,15 @@ class Ground:
                 if os.fsencode(self.root) in about and state not in "ZX":
                     found.append((pid, command.replace(b"\0", b" ").decode("utf-8", "replace")))
         return found
+
+    def end(self) -> None:
+        """Kill what a failed test left: the keeper ends the rest when its worker dies."""
+        for worker in self.workers:
+            if worker.poll() is None:
+                children = Path(f"/proc/{worker.pid}/task/{worker.pid}/children")
+                with contextlib.suppress(OSError):
+                    for pid in children.read_text().split():
+                        os.kill(int(pid), signal.SIGKILL)
 
     def nothing_runs(self) -> None:
         """Fails unless every process of this ground is gone, at once or within a moment."""
@@ -313,6 +323,7 @@ class JobRun:
                 )
             run = WorkerRun(launch, token, process.pid, out, process.poll)
         self.workers.append(run)
+        ground.workers.append(run)
         return run
 
     def run(self, *, seconds: float | None = None, **how: Any) -> "JobRun":
