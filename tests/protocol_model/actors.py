@@ -7,7 +7,7 @@ launch that goes on with other tasks does.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -341,7 +341,7 @@ class Person:
         while True:
             records.refresh()
             records.shares(STEP)
-            view = claimant._view_when_ended(LINEAGE, REF, log)
+            view = claimant._view_when_ended(LINEAGE, replace(REF, share=None), log)
             if isinstance(view, Busy):
                 self.world.ask("note", "gave up", view.launch)
                 return False

@@ -1,4 +1,4 @@
-"""Every order of calls and faults, breadth first, against the memory driver.
+"""Every order of calls and faults, against the memory driver.
 
 A state is what is in the store, puts that may land yet, each actor's place, who has crashed, and
 what was noticed on the way (`Noted`). Calls that no other actor can influence or see (reading a
@@ -16,6 +16,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Any
 
 from perdure.store.driver import KeyMissing, PutUncertain
@@ -128,16 +129,21 @@ class Found:
         return f"{self.states} states, {self.steps} steps, {self.ends} ends, {reach}"
 
 
-def search(scenario: Scenario, *, limit: int | None = None) -> Found:
-    """Look at every state that can be reached, or at ``limit`` of them, until one is wrong."""
+def search(scenario: Scenario, *, limit: int | None = None, seed: int | None = None) -> Found:
+    """Look at every state that can be reached, or at ``limit`` of them, until one is wrong.
+
+    Without a ``seed`` breadth first: the first violation has a shortest trace. With one, mostly
+    depth first, each step and every tenth state drawn by it: a search that is cut reaches many ends
+    in many places.
+    """
     gc.disable()  # nothing here is garbage before the end
     try:
-        return _search(scenario, limit)
+        return _search(scenario, limit, None if seed is None else Random(seed))
     finally:
         gc.enable()
 
 
-def _search(scenario: Scenario, limit: int | None) -> Found:
+def _search(scenario: Scenario, limit: int | None, order: Random | None) -> Found:
     found = Found()
     start = State(
         held=dict(scenario.held),
@@ -150,11 +156,14 @@ def _search(scenario: Scenario, limit: int | None) -> Found:
     seen = {start.key()}
     queue = deque([start])
     while queue:
-        state = queue.popleft()
+        state = queue.popleft() if order is None else _drawn(queue, order)
         found.states += 1
         try:
             moved = False
-            for fault, after in _steps(state, scenario):
+            steps = list(_steps(state, scenario))
+            if order is not None:
+                order.shuffle(steps)
+            for fault, after in steps:
                 found.steps += 1
                 found.faults[fault] += 1
                 moved = moved or fault == ""
@@ -173,6 +182,13 @@ def _search(scenario: Scenario, limit: int | None) -> Found:
             found.is_complete = not queue
             return found
     return found
+
+
+def _drawn(queue: deque[State], order: Random) -> State:
+    """The newest state, or now and then any."""
+    if order.randrange(10) == 0:
+        queue.rotate(order.randrange(len(queue)))
+    return queue.pop()
 
 
 def _steps(state: State, scenario: Scenario) -> Iterator[tuple[str, State]]:
