@@ -33,6 +33,15 @@ class SystemClock:
         return datetime.now(UTC)
 
 
+#: Waits between tries double up to this.
+LONGEST_PAUSE_SECONDS = 5.0
+
+
+def pause(tries: int) -> None:
+    """Wait before the next try of what a store did not answer, longer after each of ``tries``."""
+    time.sleep(min(LONGEST_PAUSE_SECONDS, 0.05 * 2.0 ** min(tries, 16)))
+
+
 def to_text(moment: datetime) -> str:
     """``moment`` as RFC 3339 in UTC with milliseconds: ``2026-11-29T17:40:12.345Z``."""
     utc = moment.astimezone(UTC)

@@ -135,7 +135,7 @@ def _has_ended(looked: "Looked", document: "JobDocument") -> bool:
 
 
 def _remove(looked: "Looked", document: "JobDocument", *, wait: bool) -> str:
-    from perdure.cli.naming import pause
+    from perdure.clock import pause
     from perdure.manager.removing import remove
 
     remove(looked.store.driver, _removal(looked.places, document, wait=wait), looked.clock, pause)
@@ -342,7 +342,7 @@ def _refuse_busy(looked: "Looked", job: "JobId") -> None:
     Raises:
         HomeBusy: something of it may run.
     """
-    from perdure.cli.naming import pause
+    from perdure.clock import pause
     from perdure.manager.removing import refuse_busy
 
     refuse_busy(looked.store.driver, job, looked.clock, pause)

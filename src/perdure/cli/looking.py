@@ -7,9 +7,9 @@ one may only read. While the facts come from the cache, the job's template is no
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from perdure.cli.naming import find_job, pause
+from perdure.cli.naming import find_job
 from perdure.cli.places import Places
-from perdure.clock import Clock, SystemClock
+from perdure.clock import Clock, SystemClock, pause
 from perdure.database.cache import Cache, CachedFacts, ListedJob
 from perdure.manager.facts import FACTS_VERSION, JobFacts, from_json
 from perdure.manager.job_status import JobStatus, look, status_of

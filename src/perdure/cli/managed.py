@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 from perdure.cli.places import Places
-from perdure.cli.working import pause
-from perdure.clock import Clock, SystemClock
+from perdure.clock import Clock, SystemClock, pause
 from perdure.engines.local import LocalEngine
 from perdure.manager.hooks import Hooks
 from perdure.manager.job_view import JobView, ViewParts, this_hosts_capacity

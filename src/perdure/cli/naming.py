@@ -5,12 +5,11 @@ answered with the candidates, never guessed.
 """
 
 import re
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perdure.clock import SystemClock
+from perdure.clock import SystemClock, pause
 from perdure.errors import JobMissing, UsageError
 from perdure.manager.labels import split_checkpoint, split_task, split_values, task_label
 from perdure.manager.stored_jobs import job_by_key, job_ids, newest_first, stored_job
@@ -27,14 +26,7 @@ if TYPE_CHECKING:
 
 #: So many candidates are shown.
 _SHOWN = 10
-#: Waits between the tries of a stale read.
-_LONGEST_PAUSE_SECONDS = 5.0
 _KEY_PREFIX = re.compile(r"[0-9a-f]{2,16}")
-
-
-def pause(tries: int) -> None:
-    """Wait before the next try of an uncertain call, longer each time."""
-    time.sleep(min(_LONGEST_PAUSE_SECONDS, 0.05 * 2**tries))
 
 
 def find_job(store: Store, name: str) -> JobDocument:

@@ -16,8 +16,7 @@ from perdure.cli.managed import Managed, view_of
 from perdure.cli.naming import FoundTask, find_tasks
 from perdure.cli.places import Places
 from perdure.cli.running import Shown, go_on
-from perdure.cli.working import pause
-from perdure.clock import SystemClock
+from perdure.clock import SystemClock, pause
 from perdure.engines.local import LocalEngine
 from perdure.errors import CheckpointMissing, UsageError
 from perdure.manager.exporting import Export, export

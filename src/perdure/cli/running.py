@@ -12,8 +12,7 @@ from perdure.cli.exits import TERMINATED, exit_code
 from perdure.cli.job_options import caller_environment
 from perdure.cli.managed import Managed, listening, manage, resume_all
 from perdure.cli.places import Places
-from perdure.cli.working import pause
-from perdure.clock import SystemClock
+from perdure.clock import SystemClock, pause
 from perdure.engines.local import LocalEngine
 from perdure.manager.job_view import JobView, this_hosts_capacity
 from perdure.manager.managing import Orders

@@ -22,8 +22,7 @@ def submit(**given: Any) -> int:
     from dataclasses import replace
 
     from perdure.cli.detached import start_manager
-    from perdure.cli.working import pause
-    from perdure.clock import SystemClock
+    from perdure.clock import SystemClock, pause
     from perdure.manager.job_view import this_hosts_capacity
     from perdure.manager.submission import check_runnable
     from perdure.manager.submission import submit as put

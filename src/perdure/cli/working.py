@@ -1,24 +1,22 @@
 """Wires a worker together: opens the store, loads the job, makes the launch, and runs it."""
 
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.clock import SystemClock
+from perdure.clock import SystemClock, pause
 from perdure.engines.local import LocalEngine
 from perdure.errors import JobMissing
 from perdure.journal.writer import JournalWriter
 from perdure.manager.job_view import JobView, ViewParts, this_hosts_capacity
 from perdure.manager.presence import has_live_manager
+from perdure.manager.stored_jobs import stored_job
 from perdure.manager.turns import TurnMaker, TurnParts
 from perdure.store import layout
-from perdure.store.driver import KeyMissing
-from perdure.store.job_document import JobDocument, from_header
+from perdure.store.job_document import JobDocument
 from perdure.store.layout import JobId, LaunchId
 from perdure.store.opening import Store, open_store
-from perdure.store.record_format import decode_record
 from perdure.worker.context import LaunchContext
 from perdure.worker.job_records import JobRecords
 from perdure.worker.launch import Launch, Wiring
@@ -30,8 +28,6 @@ from perdure.worker.stops import StopBoard
 from perdure.worker.task_environment import base_environment
 from perdure.worker.workspaces.openjd import library_rules
 
-#: Waits between the tries of a put whose outcome is unknown double up to this.
-_LONGEST_PAUSE_SECONDS = 5.0
 #: For tests: where the instance metadata service is.
 _IMDS_VARIABLE = "PERDURE_IMDS_URL"
 
@@ -126,19 +122,12 @@ def read_job(store: Store, job: JobId) -> JobDocument:
     Raises:
         JobMissing: the store has no such job.
     """
-    key = layout.job_record(job)
-    try:
-        data = store.driver.get(key)
-    except KeyMissing as error:
+    document = stored_job(store.driver, job)
+    if document is None:
         raise JobMissing(
             f"the store {store.url} has no job {job}", hint="`perdure status` lists its jobs."
-        ) from error
-    return from_header(decode_record(data, key=key).header)
-
-
-def pause(tries: int) -> None:
-    """Wait before the next try of an uncertain put, longer each time."""
-    time.sleep(min(_LONGEST_PAUSE_SECONDS, 0.05 * 2**tries))
+        )
+    return document
 
 
 def _step_of(store: Store, job: JobId, launch: LaunchId) -> int:

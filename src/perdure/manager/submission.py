@@ -17,13 +17,14 @@ from perdure.clock import Clock, to_text
 from perdure.errors import EngineRefused, StoreDamaged, UsageError
 from perdure.manager.job_view import requirements
 from perdure.manager.selection import selected_steps, selected_tasks
+from perdure.manager.stored_jobs import stored_job
 from perdure.policy.resources import Host, unsatisfiable
 from perdure.store import layout
-from perdure.store.driver import Driver, KeyMissing
-from perdure.store.job_document import JobDocument, from_header
+from perdure.store.driver import Driver
+from perdure.store.job_document import JobDocument
 from perdure.store.layout import JobId
 from perdure.store.log import Entry, Log
-from perdure.store.record_format import decode_record, encode_record
+from perdure.store.record_format import encode_record
 from perdure.template import Job
 
 #: How many jobs may have had one key.
@@ -122,31 +123,12 @@ def is_settled(driver: Driver, job: JobId, clock: Clock, pause: Callable[[int], 
     return bool(settled) and max(resumed, default=0) < settled[-1]
 
 
-def job_with_key(
-    driver: Driver, key: str, clock: Clock, pause: Callable[[int], None]
-) -> JobDocument | None:
-    """The job that has the key now, or None."""
-    log = Log(driver, layout.name_log(key), clock=clock, pause=pause)
-    log.read()
-    return _job_of(driver, log)
-
-
-def read_document(driver: Driver, job: JobId) -> JobDocument | None:
-    """The job's record, or None where there is none."""
-    key = layout.job_record(job)
-    try:
-        data = driver.get(key)
-    except KeyMissing:
-        return None
-    return from_header(decode_record(data, key=key).header)
-
-
 def _job_of(driver: Driver, log: Log) -> JobDocument | None:
     """The last job that took the key and is still there (`perdure rm` frees a key)."""
     if log.last > _KEY_LOG_LIMIT:
         raise StoreDamaged(f"the log {log.key(1)} is longer than it can be")
     for entry in reversed(log.entries):
-        found = read_document(driver, JobId(entry.header["job"]))
+        found = stored_job(driver, JobId(entry.header["job"]))
         if found is not None:
             return found
         break

@@ -63,6 +63,7 @@ class SaveQueue:
         self._early: list[FilesDeclared] = []
         self._is_finishing = False
         self._is_dropping = False
+        self._was_tried_last = False
 
     def put_early(self, event: FilesDeclared) -> None:
         """Declared files whose bytes may be taken now."""
@@ -95,10 +96,19 @@ class SaveQueue:
             self._wake.notify()
 
     def owe(self, values: QueuedValues) -> None:
-        """Values whose files could not be made durable now: with the next ones, or at the end."""
+        """Values whose files could not be made durable now: they are tried again later.
+
+        With the next values, after the next ones that are kept, and once when the task is over.
+        """
         with self._wake:
             values = replace(values, frozen=None)
             self._owed = values if self._owed is None else self._owed.joined(values)
+
+    def owed(self) -> QueuedValues | None:
+        """Take out the values that are owed, to try them again."""
+        with self._wake:
+            owed, self._owed = self._owed, None
+            return owed
 
     def finish(self, *, drop: bool) -> None:
         """Nothing more will be put; with ``drop`` what waits is not wanted."""
@@ -134,7 +144,10 @@ class SaveQueue:
             values, self._values = self._values, None
             return values
         if self._is_finishing:
-            owed, self._owed = self._owed, None  # the task is over: one more try
+            owed, self._owed = self._owed, None
+            if self._was_tried_last:
+                return None
+            self._was_tried_last = True
             return owed
         if self._early:
             early, self._early = tuple(self._early), []

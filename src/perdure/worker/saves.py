@@ -234,7 +234,7 @@ class Saves:
                     case QueuedSave():
                         self._take(work)
                     case QueuedValues():
-                        self._keep(work)
+                        self._keep_all(work)
                     case tuple():
                         self._take_early(work)
                     case _:
@@ -291,20 +291,25 @@ class Saves:
         self._values_kept(covered, sequence, manifest)
         self._acknowledge(save.event.n, sequence)  # last: what it stands for is all durable
 
-    def _keep(self, queued: QueuedValues) -> None:
+    def _keep_all(self, queued: QueuedValues) -> None:
+        """Keep these values; where that works, those that are owed are tried again."""
+        if self._keep(queued) and (owed := self._queue.owed()) is not None:
+            self._keep(owed)
+
+    def _keep(self, queued: QueuedValues) -> bool:
         """Make the files declared before these values durable; then they are kept."""
         numbers = tuple(value for value in queued.values if value not in self.facts.kept)
         if not numbers or queued.dataset.is_empty:
             if queued.frozen is not None:
                 self._capture.drop(queued.frozen)
             self._values_kept(numbers, None, None)
-            return
+            return True
         last = self._last_save
         frozen = queued.frozen or self._freeze(last.save if last else 0, queued.dataset)
         captured = self._captured(frozen, f"values {_listed(numbers)} are not kept yet, files")
         if isinstance(captured, PerdureError):
             self._queue.owe(replace(queued, values=numbers))
-            return
+            return False
         manifest = captured.manifest
         if self._kept is not None:
             manifest = merge(manifest, self._kept)
@@ -317,13 +322,16 @@ class Saves:
                     f"values {_listed(numbers)} are not kept before the next save:"
                     f" {other[0]} has changed since the last one",
                 )
-                return
+                return False
             manifest = merge(last, manifest)
         manifest = _as_taken(manifest, captured)
         sequence = self._commit(manifest, numbers, is_support=True)
-        if sequence is not None:
-            self._kept = manifest
-            self._values_kept(numbers, sequence, manifest)
+        if sequence is None:
+            self._queue.owe(replace(queued, values=numbers))
+            return False
+        self._kept = manifest
+        self._values_kept(numbers, sequence, manifest)
+        return True
 
     def _captured(self, frozen: Frozen, what: str) -> CapturedSave | PerdureError:
         """The bytes, durable; or why they could not be taken, which is noted."""

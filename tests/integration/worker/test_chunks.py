@@ -262,3 +262,18 @@ def test_frames_end_up_whole_however_often_it_is_interrupted(ground):
         assert before.isdisjoint(range(int(first), int(last or first) + 1))
     assert set(runs) == set(range(1, 13))
     assert Path(ground.work / "rendered").exists()
+
+
+def test_values_whose_files_cannot_be_saved_are_not_kept_and_hold_nothing_up(ground):
+    """They run again; the task ends as it would."""
+    code = """
+    render(frames[0]); complete(frames[0])
+    files("/etc/passwd"); complete(frames[1])
+    time.sleep(0.2)
+    sys.exit(3)
+    """
+    job = chunk_job(ground, code, values="1-3")
+    job.run()
+    assert job.outcome()["state"] == "FAILED"
+    assert set(job.kept()) == {1}
+    assert any("not kept yet" in note and "/etc/passwd" in note for note in job.notes())

@@ -73,6 +73,7 @@ def test_values_that_are_owed_come_with_the_next_ones_and_at_the_end():
     last = queue.take()
     assert isinstance(last, QueuedValues)
     assert last.values == (3, 4)
+    queue.owe(last)  # in vain: there is no third time
     assert queue.take() is None
 
 
