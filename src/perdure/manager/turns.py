@@ -140,7 +140,10 @@ class TurnMaker:
             "launch": launch,
             "token": token,
             "step": action.step,
-            "tasks": [view.watched[TaskKey(task)].ref.to_json() for task in action.tasks],
+            "tasks": [
+                self._view.records.named(view.key, view.watched[TaskKey(task)].ref).to_json()
+                for task in action.tasks
+            ],
             "shares": action.takes_shares,
             "resources": _resources(action.grant),
         }

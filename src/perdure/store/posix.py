@@ -47,6 +47,7 @@ from perdure.store.posix_files import (
     make_folders,
     ours_for,
     remove_empty_folders,
+    sync_file,
     sync_folder,
     write_all,
 )
@@ -176,9 +177,14 @@ class _Journal:
             self._is_named_durably = True
 
     def close(self) -> None:
-        """Close the file, and give back the room that is not used."""
+        """Close the file, and give back the room that is not used.
+
+        The room is given back only while the file is as long as we left it: what somebody else
+        wrote is not ours to cut.
+        """
         with suppress(OSError):
-            os.ftruncate(self._fd, self._size)
+            if os.fstat(self._fd).st_size == self._size:
+                os.ftruncate(self._fd, self._size)
         os.close(self._fd)
 
 
@@ -296,10 +302,18 @@ class PosixDriver:
             self._journal(key, path).append(data)
 
     def sync(self, key: str) -> None:
-        """Make durable what was appended to ``key``."""
+        """Make durable what was appended to ``key``, by this driver or by its one writer elsewhere.
+
+        Of another one's journal nothing is kept open: only its writer knows how long it is.
+        """
         path = self._path(key)
         with in_our_words("write", path):
-            self._journal(key, path).sync()
+            with self._journals_lock:
+                journal = self._journals.get(key)
+            if journal is not None:
+                journal.sync()
+            else:
+                sync_file(path)
 
     def local_path(self, key: str) -> Path | None:
         """The object's file."""

@@ -130,6 +130,18 @@ def create_file(path: Path, access: Access) -> int:
     return fd
 
 
+def sync_file(path: Path) -> None:
+    """Make durable what is in the file; nothing to do where there is none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in ``folder`` durable."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

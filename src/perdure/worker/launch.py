@@ -136,7 +136,7 @@ class Launch:
 
     def _may_go_on(self) -> bool:
         """Looked at before each attempt: stops, and whether this launch was sealed."""
-        if self._context.board.stops_all() is not None:
+        if self._context.board.stops_all(self._step) is not None:
             return False
         with suppress(PerdureError):  # a store out of reach stops no task; commits will say so
             self._records.refresh()
@@ -203,6 +203,8 @@ class Launch:
                 return
             taken = self._claimant.take(ref, self._step, choose)
             match taken:
+                case Busy(is_alive=True):
+                    return  # its owner is at work
                 case Busy(seconds=seconds):
                     if not self._wait(seconds):
                         return

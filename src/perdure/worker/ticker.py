@@ -22,6 +22,7 @@ from perdure.policy.outcome import By
 from perdure.store.job_log import JobLogState, Wish
 from perdure.store.layout import LaunchId, StepKey, TaskKey
 from perdure.store.log import Entry, Log
+from perdure.worker.claiming import is_still_counted
 from perdure.worker.machine import Intent
 from perdure.worker.notices import POLL_SECONDS, HostNotice, Source
 from perdure.worker.stops import Stop, StopBoard, wish
@@ -71,6 +72,7 @@ class Ticker:
         self._ask_at = 0.0
         self._seen_at = 0.0
         self._is_held = False
+        self._is_sealed = False
         self._notice: HostNotice | None = None
 
     def start(self) -> None:
@@ -122,18 +124,29 @@ class Ticker:
                 self._hold("the store is out of reach")
             return
         self._seen_at = now
-        if new:
-            self._state.read(new)
+        self._state.read(new)
+        is_awake = self._is_held and self._is_still_counted()
+        if new or is_awake:
             self._with.board.replace_wishes(stops_of(self._state.wishes))
-            if self._with.launch in self._state.seals:
-                self._seal_seen()
-        if self._is_held and self._with.launch not in self._state.seals:
+        if self._with.launch in self._state.seals:
+            self._seal_seen()
+        elif is_awake:
             self._is_held = False
             self._with.resume()
             self._with.told("the task goes on: this worker still owns it")
 
+    def _is_still_counted(self) -> bool:
+        """Whether no seal of this launch stands, by a record of its own; else False."""
+        try:
+            return is_still_counted(self._with.log, self._state, self._with.launch)
+        except (HomeError, OutOfSpace):
+            return False
+
     def _seal_seen(self) -> None:
-        """Another one goes on with our work: stop at once, add nothing."""
+        """Another one goes on with our work: stop at once, add nothing. Said once."""
+        if self._is_sealed:
+            return
+        self._is_sealed = True
         self._with.board.post(
             Stop(intent=Intent.SUSPEND, by="engine", is_now=True, reason="taken to be dead")
         )
