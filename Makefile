@@ -10,7 +10,7 @@ demo: $(STAMP)
 	$(BIN)/perdure demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -m "not soak" $(TESTS)
+	$(BIN)/python -m pytest -n 2 -m "not soak" $(TESTS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .
