@@ -267,13 +267,15 @@ def test_frames_end_up_whole_however_often_it_is_interrupted(ground):
 def test_values_whose_files_cannot_be_saved_are_not_kept_and_hold_nothing_up(ground):
     """They run again; the task ends as it would."""
     code = """
-    render(frames[0]); complete(frames[0])
+    render(frames[0]); complete(frames[0]); kept(1)
     files("/etc/passwd"); complete(frames[1])
-    time.sleep(0.2)
     sys.exit(3)
     """
     job = chunk_job(ground, code, values="1-3")
-    job.run()
+    worker = job.start()
+    wait_until("kept", lambda: 1 in job.kept())
+    (ground.work / "rendered.kept1").touch()
+    assert worker.wait() == 0
     assert job.outcome()["state"] == "FAILED"
     assert set(job.kept()) == {1}
     assert any("not kept yet" in note and "/etc/passwd" in note for note in job.notes())
