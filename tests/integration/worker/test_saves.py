@@ -325,8 +325,8 @@ def test_a_folder_that_is_walked_holds_no_neighbours_files(ground):
     frame = sys.argv[1]
     if frame == "1":
         write("shared/named.txt", "1"); files("shared/named.txt"); save("1"); committed(1)
-        wait()
-    while not os.path.exists("shared/named.txt"):
+        write("declared", ""); wait()
+    while not os.path.exists("declared"):
         time.sleep(0.01)
     write("shared/walked.txt", "2"); files(dirs=["shared"]); save("2"); committed(1)
     wait()
