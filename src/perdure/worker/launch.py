@@ -96,6 +96,7 @@ class Launch:
         self._neighbours = Neighbours(context.driver, context.job_id, context.launch)
         self._rules = rules_of(context.step, context.document.options)
         self._pace = Pace()
+        self._outside = outside_roots(context.document, context.job)
         self._running: TaskAttempt | None = None
         self._lock = threading.Lock()
         self._claimant = Claimant(
@@ -274,7 +275,7 @@ class Launch:
                 neighbours=self._neighbours,
                 over=frozenset(self._records.state.fences),
                 windows=ran,
-                outside=outside_roots(context.document, context.job),
+                outside=self._outside,
                 append_globs=options.append,
                 records_outside=options.files == "shared",
                 choice=options.on_conflict,

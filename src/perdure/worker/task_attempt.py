@@ -385,12 +385,19 @@ class TaskAttempt:
 
 
 def _clear(folder: Path) -> None:
-    """Remove a folder with what is in it; most often nothing is."""
+    """Remove what is in a folder; most often nothing is, and then it stays as it is."""
+    if folder.is_symlink():
+        folder.unlink(missing_ok=True)
+        return
     try:
-        os.rmdir(folder)  # noqa: PTH106 - once a task
+        with os.scandir(folder) as entries:
+            is_empty = next(entries, None) is None
     except FileNotFoundError:
         return
-    except OSError:
+    except NotADirectoryError:
+        folder.unlink(missing_ok=True)
+        return
+    if not is_empty:
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -10,12 +10,9 @@ Source: openjd-sessions 0.13 and 0.14 (v0).
 """
 
 import logging
-import os
-import re
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +32,6 @@ from perdure.worker.action_output import ActionOutput
 from perdure.worker.workspaces import openjd_subprocess
 
 #: How `mkstemp` names the scripts and rules that the library puts into the session folder.
-_MADE_BY_LIBRARY = re.compile(r"tmp[a-z0-9_]{8}(?:\.sh|\.json)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +64,8 @@ class OpenJdSession:
         self._id = secrets.token_hex(8)
         self._output: ActionOutput | None = None
         self._hides = False
+        self._folder = ""
         self._own_names: set[str] = set()
-        self._names_before: frozenset[str] = frozenset()
-        self._of_task: set[str] = set()
-        self._is_task = False
         self._entered: list[Environment] = []
         self._is_idle = threading.Event()
         _Tap.listen(self._id, record, self._is_shown)
@@ -90,7 +84,8 @@ class OpenJdSession:
         except BaseException:
             self._forget()
             raise
-        self._folder = self.working_directory
+        self._folder = str(self.working_directory)
+        self._own_names = openjd_subprocess.made_in(self._folder)
         self._own_names.add(self.files_directory.name)
 
     @property
@@ -156,7 +151,6 @@ class OpenJdSession:
     ) -> None:
         """Start a task's action."""
         self._begin(output)
-        self._is_task = True
         self._session.run_task(
             step_script=script,
             task_parameter_values=parameters.for_session(),
@@ -174,17 +168,8 @@ class OpenJdSession:
         return status.fail_message or f"the action ended {status.state.value.upper()}"
 
     def wait_idle(self) -> None:
-        """Block until the library has taken note of the end of the action started last.
-
-        What it wrote to start a task is removed then: a session of many tasks would else have a
-        folder of many files, which every task looks through.
-        """
+        """Block until the library has taken note of the end of the action started last."""
         self._is_idle.wait()
-        for name in self._of_task:
-            with suppress(OSError):
-                os.unlink(self._folder / name)  # noqa: PTH108 - once a task
-        self._own_names -= self._of_task
-        self._of_task.clear()
 
     def close(self) -> None:
         """Forget the session and remove its folder unless it is retained."""
@@ -195,6 +180,7 @@ class OpenJdSession:
 
     def _forget(self) -> None:
         openjd_subprocess.release(self._id)
+        openjd_subprocess.forget_made_in(self._folder)
         _Tap.forget(self._id)
 
     def _begin(self, output: ActionOutput) -> None:
@@ -203,9 +189,7 @@ class OpenJdSession:
         if self._hides:
             output.hide()
         self._output = output
-        self._is_task = False
         self._is_idle.clear()
-        self._names_before = self._names()
 
     def _on_status(self, _session_id: str, status: ActionStatus) -> None:
         if status.state != ActionState.RUNNING:
@@ -213,16 +197,7 @@ class OpenJdSession:
 
     def _steering(self) -> ActionOutput:
         assert self._output is not None, "no process outside of an action"
-        made = {
-            name for name in self._names() - self._names_before if _MADE_BY_LIBRARY.fullmatch(name)
-        }
-        self._own_names |= made
-        if self._is_task:
-            self._of_task |= made
         return self._output
-
-    def _names(self) -> frozenset[str]:
-        return frozenset(os.listdir(self._folder))  # noqa: PTH208 - names are enough
 
     def _settle_start(self, output: ActionOutput) -> None:
         """Where the library refused before there was a process, say so like a failed start."""

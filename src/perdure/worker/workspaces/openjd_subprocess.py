@@ -23,6 +23,7 @@ import select
 import shlex
 import signal
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -90,7 +91,31 @@ def install() -> None:
     """Put the class in place; may be called again."""
     for module in (_runner_base, _session):
         vars(module)["LoggingSubprocess"] = SteeredSubprocess
+        vars(module)["mkstemp"] = _mkstemp
     vars(_runner_base)["ThreadPoolExecutor"] = LentThreads
+
+
+#: What openjd made beside a session's files, by folder: it has other names in the next session.
+_made: dict[str, set[str]] = {}
+
+
+def made_in(folder: str) -> set[str]:
+    """The names of the files that openjd makes in ``folder`` from now on."""
+    return _made.setdefault(folder, set())
+
+
+def forget_made_in(folder: str) -> None:
+    """The session is no more."""
+    _made.pop(folder, None)
+
+
+def _mkstemp(*arguments: Any, **named: Any) -> tuple[int, str]:
+    """`tempfile.mkstemp`, as the two modules name it, that remembers what it made where."""
+    descriptor, path = tempfile.mkstemp(*arguments, **named)
+    folder, name = os.path.split(path)
+    if folder in _made:
+        _made[folder].add(name)
+    return descriptor, path
 
 
 def steer(session_id: str, steering: Callable[[], Steering]) -> None:
@@ -133,6 +158,8 @@ class SteeredSubprocess:
         self._steering = _steerings[logger.extra["session_id"]]()
         self._process: subprocess.Popen[bytes] | None = None
         self._has_started = threading.Event()
+        self._has_begun = False
+        self._begin_error: BaseException | None = None
         self._start_failed = False
         self._is_over = False
         self._pid: int | None = None
@@ -192,16 +219,33 @@ class SteeredSubprocess:
             if self._stop_reading >= 0:
                 os.eventfd_write(self._stop_reading, 1)
 
+    def begin(self) -> None:
+        """Start the process; `run` then only reads.
+
+        `LentThreads` calls it on the thread that submits `run`, which waits for the start anyway:
+        so that it need not be woken for it. What goes wrong is raised by `run`.
+        """
+        self._stop_reading = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        try:
+            self._process = self._start()
+        except BaseException as error:  # noqa: BLE001 - raised by `run`, on the thread of its owner
+            self._begin_error = error
+        finally:
+            self._has_begun = True
+            self._has_started.set()
+
     def run(self) -> None:
-        """Start the process and read its output to the end; blocks.
+        """Start the process, unless it was begun, and read its output to the end; blocks.
 
         Raises:
             RuntimeError: it was run already.
         """
-        if self._has_started.is_set():
+        if self._has_started.is_set() and not self._has_begun:
             msg = "The process has already been run"
             raise RuntimeError(msg)
-        self._stop_reading = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        if not self._has_begun:
+            self.begin()
+        self._has_begun = False
         try:
             self._run()
         finally:
@@ -214,14 +258,13 @@ class SteeredSubprocess:
                 self._callback()
 
     def _run(self) -> None:
-        """Start and pump; whatever goes wrong leaves no process and nobody waiting for its end."""
+        """Pump; whatever went or goes wrong leaves no process and nobody waiting for its end."""
         try:
-            self._process = self._start()
-            self._has_started.set()
-            if self._process is None:
+            process = self._begun()
+            if process is None:
                 self._start_failed = True
-                return
-            self._pump(self._process)
+            else:
+                self._pump(process)
         except BaseException as error:
             self.error = error
             if self._process is None:
@@ -230,6 +273,12 @@ class SteeredSubprocess:
             else:
                 self._abort(self._process)
             raise
+
+    def _begun(self) -> subprocess.Popen[bytes] | None:
+        """The process that `begin` started; what went wrong there is raised here."""
+        if self._begin_error is not None:
+            raise self._begin_error
+        return self._process
 
     def _abort(self, process: subprocess.Popen[bytes]) -> None:
         """Reading failed: kill, collect, and say that it is over."""

@@ -71,6 +71,9 @@ class LentThreads:
             raise RuntimeError(msg)
         future: Future[Any] = Future()
         self._futures.append(future)
+        begin = getattr(getattr(call, "__self__", None), "begin", None)
+        if begin is not None:
+            begin()
         try:
             thread = _idle.pop()
         except IndexError:
