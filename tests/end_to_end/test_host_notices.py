@@ -53,14 +53,14 @@ def test_a_spot_interruption_saves_before_its_deadline_and_the_line_goes_on_else
     template = perdure.template(COUNTING)
     with metadata() as server:
         perdure.environment["PERDURE_IMDS_URL"] = f"http://127.0.0.1:{server.server_port}"
-        with perdure.running("run", template, "-p", "N=20") as run:
+        with perdure.running("run", template, "-p", "N=40") as run:
             run.until(r"number 1")
             server.notice = {"action": "terminate", "time": soon(60)}
             said = run.end(expect=143)
         assert "State: PENDING" in said
         server.notice = None
-        again = perdure("run", template, "-p", "N=20").stdout
-    assert numbers(said) + numbers(again) == list(range(20))
+        again = perdure("run", template, "-p", "N=40").stdout
+    assert numbers(said) + numbers(again) == list(range(40))
     attempts = perdure.json("status", "last")["attempts"]
     assert [(a["outcome"], a["by"]) for a in attempts] == [
         ("SUSPENDED", "host"),
@@ -71,11 +71,11 @@ def test_a_spot_interruption_saves_before_its_deadline_and_the_line_goes_on_else
 def test_a_command_gives_notice(perdure):
     template = perdure.template(COUNTING)
     notice = perdure.work / "notice"
-    line = ["run", template, "-p", "N=20", "--notice", f"cat {notice} 2>/dev/null"]
+    line = ["run", template, "-p", "N=40", "--notice", f"cat {notice} 2>/dev/null"]
     with perdure.running(*line) as run:
         run.until(r"number 1")
         notice.write_text(f"maintenance {soon(60)}\n")
         said = run.end(expect=143)
     notice.unlink()
     again = perdure(*line).stdout
-    assert numbers(said) + numbers(again) == list(range(20))
+    assert numbers(said) + numbers(again) == list(range(40))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
+from typing import Any
 
 from perdure.cli.places import Places
 from perdure.clock import Clock, SystemClock, pause
@@ -132,29 +133,36 @@ def listening(orders: Orders) -> Iterator[None]:
     def leave(_number: int, _frame: FrameType | None) -> None:
         orders.leave = True
 
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
     signal.signal(signal.SIGINT, suspend)
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGHUP, leave)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number in _SIGNALS:  # how the job ended is what the command exits with
+            signal.signal(number, signal.SIG_IGN)
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def resume_all(view: JobView) -> bool:
+def resume_record(scope: Mapping[str, Any], lifts: int, on_conflict: str | None) -> dict[str, Any]:
+    """A person's resume, as the job's log has it."""
+    record = {"kind": "resume", "scope": dict(scope), "lifts": lifts}
+    return record if on_conflict is None else {**record, "on_conflict": on_conflict}
+
+
+def resume_all(view: JobView, on_conflict: str | None = None) -> bool:
     """Lift every stop that stands, by a person's word; whether there was one.
+
+    With ``on_conflict`` the word is recorded also where nothing stands.
 
     False also where somebody stopped the job anew meanwhile: that is not ours to undo.
     """
-    if not _standing(view):
+    if not _standing(view) and on_conflict is None:
         return False
     lifts = view.stops.lifts()
-    while not view.records.append({"kind": "resume", "scope": {}, "lifts": lifts}):
+    while not view.records.append(resume_record({}, lifts, on_conflict)):
         if view.stops.lifts() > lifts:
             return False
     return True

@@ -4,6 +4,7 @@ import sys
 from typing import Any
 
 from perdure.cli.jobs import OpenJob, open_job
+from perdure.cli.managed import resume_record
 from perdure.cli.naming import find_tasks, scope_of
 from perdure.cli.places import Places
 from perdure.engines.local import LocalEngine
@@ -65,7 +66,8 @@ def _record(opened: OpenJob, given: dict[str, Any]) -> None:
     else:
         forgive(view, Scope(scope.get("step"), scope.get("task")))
     lifts = view.stops.lifts()
-    while not view.records.append({"kind": "resume", "scope": scope, "lifts": lifts}):
+    record = resume_record(scope, lifts, given["conflict"])
+    while not view.records.append(record):
         if view.stops.lifts() > lifts:
             raise UsageError(
                 "somebody stopped the job anew meanwhile", hint="Give the command again to undo it."

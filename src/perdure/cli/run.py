@@ -60,6 +60,7 @@ def _run(engine: LocalEngine, given: dict[str, Any]) -> int:
         timestamp_format=given["timestamp_format"],
         verbose=given["verbose"],
         resume_line=_resume_line(where, given),
+        on_conflict=given["conflict"],
     )
     return run_job(where, _recognized(document, given), shown, engine, again=given["again"])
 

@@ -14,10 +14,12 @@ from perdure.cli.managed import Managed, listening, manage, resume_all
 from perdure.cli.places import Places
 from perdure.clock import SystemClock, pause
 from perdure.engines.local import LocalEngine
+from perdure.manager.branching import forgive
 from perdure.manager.job_view import JobView, this_hosts_capacity
 from perdure.manager.managing import Orders
 from perdure.manager.submission import Submitted, check_runnable, submit
 from perdure.policy.states import State, Status
+from perdure.policy.stops import JOB
 from perdure.store.job_document import JobDocument
 from perdure.store.opening import Store
 from perdure.template import Job
@@ -34,12 +36,14 @@ class Shown:
 
     Attributes:
         resume_line: the line that resumes a job.
+        on_conflict: what this command says about outside files in the way, or None.
     """
 
     output: str = "human-readable"
     timestamp_format: str = "relative"
     verbose: bool = False
     resume_line: Callable[[str], str]
+    on_conflict: str | None = None
 
     @property
     def is_human(self) -> bool:
@@ -98,7 +102,7 @@ def go_on(
         status, view = manage(
             managed,
             engine,
-            prepare=lambda view: _prepare(view, submitted, told),
+            prepare=lambda view: _prepare(view, submitted, shown.on_conflict, told),
             between=between,
             orders=orders,
         )
@@ -108,11 +112,18 @@ def go_on(
     return exit_code(status, view) if status is not None else TERMINATED
 
 
-def _prepare(view: JobView, submitted: Submitted, told: Callable[[str], None]) -> None:
+def _prepare(
+    view: JobView,
+    submitted: Submitted,
+    on_conflict: str | None,
+    told: Callable[[str], None],
+) -> None:
     """Whoever gives the line again wants the job to go on."""
     if submitted.is_new or view.settled(None) is not None:
         return
-    if resume_all(view):
+    if on_conflict is not None:
+        forgive(view, JOB)
+    if resume_all(view, on_conflict):
         told(f"job {submitted.document.job} goes on")
 
 

@@ -99,12 +99,42 @@ def submit(
         log.read()
         known = _job_of(driver, log)
         if known is not None and not (only_open and is_settled(driver, known.job, clock, pause)):
+            _check_same(document, known)
             return Submitted(document=known, is_new=False)
         _put(driver, document)
         record = {"kind": "key", "name": document.key, "job": document.job}
         if isinstance(log.append(record), Entry):
             return Submitted(document=document, is_new=True)
         driver.delete(layout.job_record(document.job))
+
+
+def _check_same(document: JobDocument, known: JobDocument) -> None:
+    """A key means one result: another template or other parameters are another job.
+
+    Raises:
+        UsageError: they differ.
+    """
+    differing = [
+        what
+        for what, one, other in (
+            ("template", document.template.text, known.template.text),
+            (
+                "environments",
+                [e.text for e in document.environments],
+                [e.text for e in known.environments],
+            ),
+            ("parameters", dict(document.parameters), dict(known.parameters)),
+            ("tasks", document.selection, known.selection),
+        )
+        if one != other
+    ]
+    if differing:
+        raise UsageError(
+            f"the key {known.key!r} has job {known.job}, submitted with another"
+            f" {' and '.join(differing)}",
+            hint="Take another --key; or --again, once that job is done; `perdure rm` frees it.",
+            job=known.job,
+        )
 
 
 def _name(document: JobDocument) -> str | None:

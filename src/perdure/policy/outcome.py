@@ -82,12 +82,16 @@ class Cause(Enum):
     ENTER = "enter"
     #: The checkpoint's files could not be put back.
     RESTORE = "restore"
+    #: Outside files are in the way that the task did not write: a person decides.
+    CONFLICT = "conflict"
     #: The store did not answer.
     STORE = "store"
 
 
 #: Causes of NOT_STARTED.
-START_CAUSES = frozenset({Cause.NOT_VERIFIED, Cause.SPAWN, Cause.ENTER, Cause.RESTORE, Cause.STORE})
+START_CAUSES = frozenset(
+    {Cause.NOT_VERIFIED, Cause.SPAWN, Cause.ENTER, Cause.RESTORE, Cause.CONFLICT, Cause.STORE}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 A pure function of the lineage, what is kept and what is left in the store. Its rules, in order:
 
-1. Nothing remains: finished.
+1. Nothing remains: finished. Outside files stood in the way of the last attempt: held.
 2. What counts reached a limit: failed (`counting`).
 3. A resumable step with checkpoints: the newest usable one whose content was not tried in vain too
    often; none left: held, with the choices. Never the very beginning by itself.
@@ -31,7 +31,7 @@ from perdure.policy.counting import (
     possible_error,
     tally,
 )
-from perdure.policy.outcome import AttemptState
+from perdure.policy.outcome import AttemptState, Cause
 
 Values = tuple[int, ...]
 Split = Callable[[Values], tuple[Values, ...]]
@@ -153,6 +153,8 @@ def decide_resume(question: Question) -> ResumeDecision:
     if finished := _finished(question, remaining):
         return finished
     counts = tally(question.history, question.limits)
+    if held := _in_conflict(question):
+        return held
     if failed := _failed(counts, question.limits):
         return failed
     usable = usable_checkpoints(question)
@@ -194,6 +196,18 @@ def _finished(question: Question, remaining: Values | None) -> Finished | None:
         if attempt.state is AttemptState.SUCCEEDED and attempt.number > question.history.branched:
             return Finished(reason=f"attempt {attempt.number}: {attempt.reason or 'succeeded'}")
     return None
+
+
+def _in_conflict(question: Question) -> Held | None:
+    """Whether outside files stood in the way of the last attempt, and nobody decided since."""
+    attempts = question.history.attempts
+    if not attempts or attempts[-1].number <= question.history.forgiven:
+        return None
+    last = attempts[-1]
+    if last.state is not AttemptState.NOT_STARTED or last.cause is not Cause.CONFLICT:
+        return None
+    how = "resume with --overwrite (what is there is renamed) or with --keep"
+    return Held(reason=f"{last.reason}; {how}", choices=_choices(question), is_unusable=True)
 
 
 def _failed(counts: Tally, limits: Limits) -> Failed | None:

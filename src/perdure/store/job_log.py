@@ -72,7 +72,11 @@ class LaunchIntent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """A suspend, cancel or resume, at its number."""
+    """A suspend, cancel or resume, at its number.
+
+    Attributes:
+        on_conflict: what a person said about outside files that others wrote: overwrite or keep.
+    """
 
     number: int
     kind: str
@@ -80,6 +84,7 @@ class Wish:
     by: str = ""
     lifts: int = 0
     is_now: bool = False
+    on_conflict: str | None = None
 
 
 @dataclass(slots=True)
@@ -111,6 +116,12 @@ class JobLogState:
         for entry in entries:
             self._fold(entry)
             self.last = entry.number
+
+    @property
+    def on_conflict(self) -> str | None:
+        """What a person said last about outside files in the way, or None."""
+        said = [wish.on_conflict for wish in self.wishes if wish.on_conflict is not None]
+        return said[-1] if said else None
 
     def _fold(self, entry: Entry) -> None:
         fields = entry.header
@@ -157,4 +168,5 @@ def _wish(entry: Entry) -> Wish:
         by=str(fields.get("by", "")),
         lifts=int(fields.get("lifts", 0)),
         is_now=bool(fields.get("now", False)),
+        on_conflict=fields.get("on_conflict"),
     )

@@ -55,10 +55,15 @@ class Content:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """When an attempt of the lineage ran: from its claim until its last process was gone."""
+    """When an attempt of the lineage ran: from its claim until its last process was gone.
+
+    Attributes:
+        is_end_known: somebody saw it end; else it may have ended long before.
+    """
 
     began_at_ns: int
     ended_at_ns: int
+    is_end_known: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +104,11 @@ def outside_decision(
         return Action.CREATE
     if present.is_file and present.content == saved:
         return Action.LEAVE
-    is_ours = any(
-        window.began_at_ns <= present.changed_at_ns <= window.ended_at_ns for window in windows
-    )
-    if present.is_file and is_ours:
-        return Action.CUT_BACK if present.begins_with_saved else Action.REPLACE
+    within = [w for w in windows if w.began_at_ns <= present.changed_at_ns <= w.ended_at_ns]
+    if present.is_file and within:
+        surely = any(window.is_end_known for window in within)
+        # Of an attempt whose end nobody saw a later hand may have written: nothing is cut off.
+        return Action.CUT_BACK if present.begins_with_saved and surely else Action.REPLACE
     if present.is_file and (present.content in recorded or present.begins_with_saved):
         return Action.REPLACE
     match choice:

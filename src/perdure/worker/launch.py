@@ -278,7 +278,7 @@ class Launch:
                 outside=self._outside,
                 append_globs=options.append,
                 records_outside=options.files == "shared",
-                choice=options.on_conflict,
+                choice=self._records.state.on_conflict or options.on_conflict,
                 keep_last=options.keep_last,
             )
         )

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from perdure.errors import CheckpointCorrupt, OutOfSpace, PerdureError, StoreUnavailable
+from perdure.errors import (
+    CheckpointConflict,
+    CheckpointCorrupt,
+    OutOfSpace,
+    PerdureError,
+    StoreUnavailable,
+)
 from perdure.policy.notice import Capturing
 from perdure.policy.outcome import (
     AttemptFacts,
@@ -54,6 +60,7 @@ DEFAULT_INTERVAL_SECONDS = 900
 _LONGEST_FREEZE_SECONDS = 60.0
 _START_CAUSES: Mapping[type[PerdureError], Cause] = {
     CheckpointCorrupt: Cause.NOT_VERIFIED,
+    CheckpointConflict: Cause.CONFLICT,
     OutOfSpace: Cause.RESTORE,
     StoreUnavailable: Cause.STORE,
 }

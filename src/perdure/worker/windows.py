@@ -1,7 +1,8 @@
 """When a lineage's attempts ran: what was written outside in that time may be theirs. Pure.
 
 An attempt ran until its outcome was written. Where nobody saw its end it ran until its launch was
-sealed, because what it had started was ended only then.
+sealed, because what it had started was ended only then; what somebody else wrote between its death
+and the seal cannot be told apart, so that nothing is cut off a file for such a window.
 
 Source: docs/decisions/048.
 """
@@ -29,10 +30,13 @@ def windows(view: LineageView, sealed_at: Callable[[LaunchId], str]) -> tuple[Wi
         if begun is None:
             continue
         began_at_ns = _ns(str(begun["at"]))
-        end = str((outcome or {}).get("at", "")) or sealed_at(past.claim.launch)
+        seen = str((outcome or {}).get("at", ""))
+        end = seen or sealed_at(past.claim.launch)
         # Moments are written in whole milliseconds, rounded down.
         ended_at_ns = _ns(end) + _MILLISECOND_NS if end else began_at_ns
-        found.append(Window(began_at_ns=began_at_ns, ended_at_ns=ended_at_ns))
+        found.append(
+            Window(began_at_ns=began_at_ns, ended_at_ns=ended_at_ns, is_end_known=bool(seen))
+        )
     return tuple(found)
 
 

@@ -33,7 +33,10 @@ def test_a_suspended_program_goes_on_where_it_saved(number):
     state, steps = "0", []
     for _ in range(4):
         child = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, state], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [sys.executable, "-c", PROGRAM, state],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,  # what a buffer read ahead, communicate would not see
         )
         output = child.stdout.readline()  # it runs, and its handler is there
         child.send_signal(number)

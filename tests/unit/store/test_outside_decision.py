@@ -80,3 +80,12 @@ def test_a_folder_or_link_is_never_ours(choice, at):
 
 def test_nothing_recorded_and_nothing_ran():
     assert decide(present(OLDER), recorded=frozenset(), windows=()) is Action.CONFLICT
+
+
+@pytest.mark.parametrize(("choice", "at"), list(itertools.product(Choice, OURS)))
+def test_nothing_is_cut_off_where_nobody_saw_the_attempt_end(choice, at):
+    unseen = tuple(
+        Window(began_at_ns=w.began_at_ns, ended_at_ns=w.ended_at_ns, is_end_known=False)
+        for w in WINDOWS
+    )
+    assert decide(present(longer=True, at=at), choice, windows=unseen) is Action.REPLACE
