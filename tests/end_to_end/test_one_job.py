@@ -202,3 +202,36 @@ def test_a_new_job_goes_on_from_an_old_ones_checkpoint_with_other_parameters(per
     again = perdure("resume", old, "--as", "new", "-p", "N=9").stdout
     assert numbers(again) == [3, 4, 5, 6, 7, 8]
     assert perdure.json("status", old)["state"] == "SUSPENDED"
+
+
+def test_a_home_that_cannot_be_made_is_one_sentence(perdure):
+    template = perdure.template(COUNTING)
+    perdure.environment.pop("PERDURE_STORE")
+    file = perdure.folder / "a file"
+    file.touch()
+    for home in (file, "/proc/no-home"):
+        done = perdure("run", template, "--home", home, expect=5)
+        assert "Traceback" not in done.stderr
+        assert str(home) in done.stderr
+
+
+def test_a_part_of_a_suspended_job_does_not_go_on_alone_and_says_why(perdure):
+    template = perdure.template(COUNTING)
+    with perdure.running("run", template) as run:
+        run.until("number 1")
+        run.signal(signal.SIGINT)
+        run.end(expect=75)
+    refused = perdure("resume", "last", "--task", "Count", expect=2)
+    assert "the whole job is suspended" in refused.stderr
+    sequence = perdure.json("status", "last")["attempts"][0]["checkpoints"][0]["sequence"]
+    again = perdure("resume", "last", "--task", "Count", "--from", sequence).stdout
+    assert numbers(again)[-1] == 5
+
+
+def test_a_line_whose_job_has_ended_begins_a_new_one_and_says_so(perdure):
+    template = perdure.template(COUNTING)
+    first = perdure("run", template, "-p", "N=1")
+    second = perdure("run", template, "-p", "N=1")
+    assert "this is a new one" not in first.stderr
+    assert "this is a new one" in second.stderr
+    assert numbers(second.stdout) == [0]

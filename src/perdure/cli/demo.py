@@ -55,7 +55,7 @@ class _Demo:
         with self._running() as process:
             self._watch(process, until=_KILL_AFTER)
             killed = _kill_all(self._folder)
-            _say(f"   kill -9 of {killed} processes: perdure, its worker, and the task")
+            _say(f"   kill -9 of all {killed} processes: perdure's and the task's")
             process.wait()
         _say("3. The same line once more: it goes on from the last save, to the end:")
         with self._running() as process:
@@ -107,7 +107,7 @@ class _Demo:
         for line in process.stdout:
             text = line.rstrip("\n").partition("\t")[2] or line.rstrip("\n")
             found = _LINE.match(text)
-            if found or text.startswith(("openjd_checkpoint", "State:", "It goes on")):
+            if found or text.startswith(("openjd_checkpoint", "State:")):
                 click.echo(f"     {text}")
             if found and found.group(1):
                 self._numbers.append(int(found.group(1)))

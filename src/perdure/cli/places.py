@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import click
 import platformdirs
 
+from perdure.errors import HomeError
 from perdure.store.job_document import JobDocument
 from perdure.store.layout import JobId
 from perdure.store.opening import Store, open_store
@@ -53,9 +54,16 @@ class Places:
         Raises:
             HomeError, FormatTooNew, StoreDamaged: it cannot be used.
         """
-        if create and "://" not in self.store_url:
-            _make_private(self.home)
-        return open_store(self.store_url, write=write, create=create)
+        try:
+            if create and "://" not in self.store_url:
+                _make_private(self.home)
+            return open_store(self.store_url, write=write, create=create)
+        except OSError as error:
+            raise HomeError(
+                f"the home {self.home} or the store {self.store_url} cannot be used:"
+                f" {error.strerror}: {error.filename}",
+                hint="Name folders of your own: --home DIR, --store DIR.",
+            ) from error
 
 
 def places(home: str | None, store: str | None) -> Places:

@@ -51,6 +51,11 @@ def _record(opened: OpenJob, given: dict[str, Any]) -> None:
     view = opened.view
     _refuse_settled(opened)
     scope = scope_of(view, given["step"], given["task"])
+    if given["base"] is None and scope and view.stops.stopped(JOB) is not None:
+        raise UsageError(
+            "the whole job is suspended, and with it this part",
+            hint=f"perdure resume {view.document.job}",
+        )
     if given["base"] is not None:
         lineages = find_tasks(view, given["step"], given["task"])
         if len(lineages) != 1:
@@ -60,6 +65,7 @@ def _record(opened: OpenJob, given: dict[str, Any]) -> None:
             )
         found = lineages[0]
         done = branch(view, found.step, found.ref, _base(given["base"]))
+        scope = {}  # it is to go on from there, whatever was suspended
         if done.given_back:
             values = ", ".join(str(value) for value in done.given_back)
             print(f"perdure: these values were complete and run again: {values}", file=sys.stderr)

@@ -62,6 +62,9 @@ def run_job(
     submitted = submit(store.driver, document, SystemClock(), pause, again=again)
     if not submitted.is_new:
         job = load(submitted.document)
+    elif submitted.before is not None:
+        before = submitted.before.job
+        print(f"perdure: job {before} of this line has ended; this is a new one", file=sys.stderr)
     return go_on(where, store, submitted, job, shown, engine)
 
 

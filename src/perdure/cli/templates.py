@@ -81,7 +81,8 @@ def summary(
         names = ", ".join(repr(one.name) for one in job.steps)
         raise UsageError(f"the template has no step {step!r}", hint=f"Its steps are {names}.")
     found = summarize(job) if step is None else summarize_step(job, step)
-    _print(to_json(found), str(found), _form(output, as_json))
+    described = to_json(found)
+    _print(described, _readable(described), _form(output, as_json))
     return 0
 
 
@@ -102,6 +103,18 @@ def schema(version: str) -> int:
     kind = TemplateKind.JOB if version.startswith("job") else TemplateKind.ENVIRONMENT
     click.echo(json.dumps(schema_of(kind), indent=2))
     return 0
+
+
+def _readable(described: dict[str, Any]) -> str:
+    """A summary for people: as YAML, without what is empty."""
+    import yaml
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {n: filled(v) for n, v in value.items() if v not in (None, "", [], {})}
+        return [filled(one) for one in value] if isinstance(value, list) else value
+
+    return str(yaml.safe_dump(filled(described), sort_keys=False)).rstrip()
 
 
 def _known(extensions: str | None) -> tuple[str, ...]:

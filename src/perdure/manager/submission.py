@@ -36,11 +36,13 @@ class Submitted:
     """A job that is in the store.
 
     Attributes:
-        is_new: it was submitted now; else the key's job was found.
+        is_new: it was submitted now; else the job of its key or line was found.
+        before: the job of the same key or line that has ended, or None.
     """
 
     document: JobDocument
     is_new: bool
+    before: JobDocument | None = None
 
 
 def new_job_id() -> JobId:
@@ -104,7 +106,7 @@ def submit(
         _put(driver, document)
         record = {"kind": "key", "name": document.key, "job": document.job}
         if isinstance(log.append(record), Entry):
-            return Submitted(document=document, is_new=True)
+            return Submitted(document=document, is_new=True, before=known)
         driver.delete(layout.job_record(document.job))
 
 
