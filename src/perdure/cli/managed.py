@@ -67,6 +67,7 @@ def maker_of(managed: Managed, view: JobView, engine: LocalEngine, name: str) ->
             logs=managed.places.logs(managed.document.job),
             sessions=managed.places.sessions(managed.document),
             environment=managed.environment,
+            clock=managed.clock,
             told=managed.told,
         ),
         name=name,

@@ -112,6 +112,7 @@ def _turn_if_unmanaged(
         logs=options.logs,
         sessions=options.sessions,
         environment={name: text for name, text in environment.items() if name != TOKEN_VARIABLE},
+        clock=context.clock,
     )
     TurnMaker(view, parts, name=f"launch {context.launch}").make()
 

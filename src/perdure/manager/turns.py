@@ -15,8 +15,10 @@ from typing import Any
 
 from ulid import ULID
 
+from perdure.clock import Clock
 from perdure.engines.base import Engine, LaunchRequest
 from perdure.manager.job_view import JobView
+from perdure.manager.starting import Starts
 from perdure.policy.resources import Grant
 from perdure.policy.states import Counts
 from perdure.policy.turn import (
@@ -56,6 +58,7 @@ class TurnParts:
     logs: Path
     sessions: Path
     environment: Mapping[str, str]
+    clock: Clock
     told: Callable[[str], None] = lambda _text: None
 
 
@@ -67,9 +70,15 @@ class TurnMaker:
         self._with = parts
         self._name = name
         self._impossible: set[int] = set()
+        self._starts = Starts(view, parts.driver, parts.clock)
 
     def make(self) -> Wait | Rest:
-        """One turn; says when to look again, or that nothing goes on by itself."""
+        """One turn; says when to look again, or that nothing goes on by itself.
+
+        Raises:
+            EngineRefused: workers end before they begin, one after the other.
+            JobMissing: the job was removed.
+        """
         for _ in range(MAX_ROUNDS):
             self._view.refresh()
             answer = self._round()
@@ -93,6 +102,8 @@ class TurnMaker:
                     self._settle(action)
                     return None
                 case Launch():
+                    if wait := self._starts.pause():
+                        return Wait(seconds=wait)
                     self._launch(action)
                     return None
                 case Impossible(step=step, reasons=reasons):
@@ -175,6 +186,7 @@ class TurnMaker:
                 environment=self._with.environment,
             )
         )
+        self._starts.add(launch)
         self._record_ids(token, ids)
 
     def _record_ids(self, token: str, ids: Mapping[str, Any]) -> None:

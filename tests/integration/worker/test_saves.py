@@ -303,7 +303,7 @@ def test_a_file_that_somebody_else_wrote_is_a_conflict(ground, choice):
     kept = [p.read_text() for p in ground.work.glob("result.txt.displaced-*")]
     match choice:
         case "stop":
-            assert (outcome["state"], outcome["cause"]) == ("NOT_STARTED", "restore")
+            assert (outcome["state"], outcome["cause"]) == ("NOT_STARTED", "conflict")
             assert "result.txt" in outcome["reason"]
             assert (ground.work / "result.txt").read_text() == "a person's, written later"
         case "overwrite":
