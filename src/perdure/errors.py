@@ -78,18 +78,6 @@ class TemplateError(PerdureError):
         self.problems = problems
 
 
-class MessageError(PerdureError):
-    """The task broke the message protocol; reported with its line, the attempt goes on."""
-
-    kind = "message"
-    exit_code = 1
-
-    def __init__(self, reason: str, *, line_number: int) -> None:
-        super().__init__(f"line {line_number}: {reason}", line_number=line_number)
-        self.reason = reason
-        self.line_number = line_number
-
-
 class CheckpointError(PerdureError):
     """This checkpoint cannot be used; an older one may do."""
 

@@ -33,13 +33,12 @@ def start_manager(where: Places, job: JobId, *, resume: bool) -> None:
 def main() -> int:
     """Manage the job that the command line names."""
     from perdure.cli.failing import show
-    from perdure.cli.managed import Managed, listening, manage, resume_all
+    from perdure.cli.managed import listening, manage, resume_all, without_terminal
     from perdure.cli.working import read_job
     from perdure.engines.local import LocalEngine
     from perdure.errors import PerdureError
     from perdure.manager.job_view import JobView
     from perdure.manager.managing import Orders
-    from perdure.worker.loading import load
 
     options = _parser().parse_args()
     where = places(options.home, options.store)
@@ -51,15 +50,7 @@ def main() -> int:
 
     try:
         store = where.open(write=True)
-        document = read_job(store, JobId(options.job))
-        managed = Managed(
-            places=where,
-            store=store,
-            document=document,
-            job=load(document),
-            environment=dict(os.environ),
-            told=lambda text: print(f"perdure: {text}", flush=True),
-        )
+        managed = without_terminal(where, store, read_job(store, JobId(options.job)))
         with listening(orders):
             engine = LocalEngine()
             manage(managed, engine, prepare=prepare, between=engine.wait, orders=orders)

@@ -22,17 +22,19 @@ _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 #: The largest template that is read; the document reader refuses more than 16 MiB.
 _TEMPLATE_LIMIT_BYTES = 17 << 20
 
+PARAMETERS = click.option(
+    "-p",
+    "--parameter",
+    "--job-param",
+    "parameters",
+    multiple=True,
+    metavar="NAME=VALUE|file://F|JSON",
+    help="A job parameter's value; may be given again.",
+)
+
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.argument("template", type=click.Path(path_type=Path)),
-    click.option(
-        "-p",
-        "--parameter",
-        "--job-param",
-        "parameters",
-        multiple=True,
-        metavar="NAME=VALUE|file://F|JSON",
-        help="A job parameter's value; may be given again.",
-    ),
+    PARAMETERS,
     click.option(
         "--env",
         "--environment",

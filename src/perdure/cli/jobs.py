@@ -1,15 +1,13 @@
 """One job of the command line: found, opened, loaded, viewed."""
 
-import os
 from dataclasses import dataclass
 
-from perdure.cli.managed import Managed, view_of
+from perdure.cli.managed import Managed, view_of, without_terminal
 from perdure.cli.naming import find_job
 from perdure.cli.places import Places
 from perdure.engines.local import LocalEngine
 from perdure.manager.job_view import JobView
 from perdure.store.opening import Store
-from perdure.worker.loading import load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,15 +26,7 @@ def open_job(where: Places, name: str, *, write: bool) -> OpenJob:
         JobMissing, HomeError: there is no such job or no store.
     """
     store = where.open(write=write)
-    document = find_job(store, name)
-    managed = Managed(
-        places=where,
-        store=store,
-        document=document,
-        job=load(document),
-        environment=dict(os.environ),
-        told=lambda text: print(f"perdure: {text}", flush=True),
-    )
+    managed = without_terminal(where, store, find_job(store, name))
     view = view_of(managed, LocalEngine())
     view.refresh()
     return OpenJob(managed=managed, view=view, store=store)

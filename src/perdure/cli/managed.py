@@ -1,5 +1,6 @@
 """Managing a job from a command: what `run`, `resume` and the detached manager share."""
 
+import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from perdure.policy.states import Status
 from perdure.store.job_document import JobDocument
 from perdure.store.opening import Store
 from perdure.template import Job
+from perdure.worker.loading import load
 from perdure.worker.ticker import scope_of
 
 
@@ -29,7 +31,6 @@ class Managed:
     Attributes:
         environment: variables that the workers bring their tasks.
         told: called with what people should know.
-        between: called between turns with how long to wait.
     """
 
     places: Places
@@ -39,6 +40,18 @@ class Managed:
     environment: Mapping[str, str]
     told: Callable[[str], None]
     clock: Clock = field(default_factory=SystemClock)
+
+
+def without_terminal(where: Places, store: Store, document: JobDocument) -> Managed:
+    """The job, with this process's variables; what people should know is printed."""
+    return Managed(
+        places=where,
+        store=store,
+        document=document,
+        job=load(document),
+        environment=dict(os.environ),
+        told=lambda text: print(f"perdure: {text}", flush=True),
+    )
 
 
 def view_of(managed: Managed, engine: LocalEngine | None = None) -> JobView:

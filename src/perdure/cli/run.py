@@ -58,7 +58,6 @@ def _run(engine: LocalEngine, given: dict[str, Any]) -> int:
     shown = Shown(
         output="json" if given["as_json"] else given["output"],
         timestamp_format=given["timestamp_format"],
-        verbose=given["verbose"],
         resume_line=_resume_line(where, given),
         on_conflict=given["conflict"],
     )

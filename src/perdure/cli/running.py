@@ -41,7 +41,6 @@ class Shown:
 
     output: str = "human-readable"
     timestamp_format: str = "relative"
-    verbose: bool = False
     resume_line: Callable[[str], str]
     on_conflict: str | None = None
 

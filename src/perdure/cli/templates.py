@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from perdure.cli.job_options import read_text
+from perdure.cli.job_options import PARAMETERS, read_text
 from perdure.errors import UsageError
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
@@ -43,15 +43,7 @@ def check(template: Path, extensions: str | None, output: str, *, as_json: bool)
 
 @click.command(context_settings=_CONTEXT)
 @click.argument("template", type=click.Path(path_type=Path))
-@click.option(
-    "-p",
-    "--parameter",
-    "--job-param",
-    "parameters",
-    multiple=True,
-    metavar="NAME=VALUE|file://F|JSON",
-    help="A job parameter's value; may be given again.",
-)
+@PARAMETERS
 @click.option("--step", metavar="NAME", help="Only this step.")
 @_EXTENSIONS
 @_OUTPUT

@@ -55,6 +55,12 @@ def read_heartbeat(medium: Medium, key: str) -> Mapping[str, Any] | None:
     return heartbeat if isinstance(heartbeat, dict) else None
 
 
+def read_counter(medium: Medium, key: str) -> object:
+    """What a launch's counter says now; None where it says nothing that can be read."""
+    heartbeat = read_heartbeat(medium, key)
+    return heartbeat.get("counter") if heartbeat else None
+
+
 class Stillness:
     """Judges, for one observer, which launches' counters stand still.
 

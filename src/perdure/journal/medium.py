@@ -61,12 +61,25 @@ def read_from(medium: Medium, key: str, start: int, *, fresh: bool = False) -> b
     return b"".join(_segments_from(medium, key, start))
 
 
+def length(medium: Medium, key: str) -> int:
+    """How many bytes the journal has, of all segments; 0 for none."""
+    if medium.appends:
+        return medium.head(key) or 0
+    return sum(size for _number, size in _segments(medium, key))
+
+
 def _segments_from(medium: Medium, key: str, start: int) -> Iterator[bytes]:
     """The bytes of the segments from offset ``start`` on."""
     offset = 0
-    number = 1
-    while (size := medium.head(segment_key(key, number))) is not None:
+    for number, size in _segments(medium, key):
         if offset + size > start:
             yield medium.get(segment_key(key, number), max(0, start - offset))
         offset += size
+
+
+def _segments(medium: Medium, key: str) -> Iterator[tuple[int, int]]:
+    """The numbers and sizes of the segments."""
+    number = 1
+    while (size := medium.head(segment_key(key, number))) is not None:
+        yield number, size
         number += 1

@@ -12,11 +12,10 @@ from typing import Any
 
 from perdure.clock import Clock
 from perdure.engines.base import Engine
-from perdure.journal.heartbeat import Stillness, read_heartbeat
+from perdure.journal.heartbeat import Stillness, read_counter
 from perdure.journal.journal_format import JournalRecord, Kind
 from perdure.manager.selection import selected_steps, selected_tasks
 from perdure.manager.step_view import StepView
-from perdure.policy.outcome import By
 from perdure.policy.resources import (
     CPUS,
     GPUS,
@@ -29,7 +28,7 @@ from perdure.policy.resources import (
 )
 from perdure.policy.snapshot import JobSnapshot, LaunchInTurn, LaunchState, StepInTurn
 from perdure.policy.states import State
-from perdure.policy.stops import Scope, Stops
+from perdure.policy.stops import Stops
 from perdure.store import layout
 from perdure.store.driver import Driver
 from perdure.store.job_document import JobDocument
@@ -86,7 +85,6 @@ class JobView:
             if step.index in chosen
         }
         self._gone: set[LaunchId] = set()
-        self._known_ends: dict[LaunchId, int] = {}
 
     @property
     def stops(self) -> Stops:
@@ -149,8 +147,7 @@ class JobView:
             return self._unstarted(intent)
         if is_gone(opened):
             return LaunchState.DEAD
-        heartbeat = read_heartbeat(self._with.driver, layout.heartbeat(self.document.job, launch))
-        counter = heartbeat.get("counter") if heartbeat else None
+        counter = read_counter(self._with.driver, layout.heartbeat(self.document.job, launch))
         return LaunchState.DEAD if self._stillness.observe(launch, counter) else LaunchState.LIVE
 
     def _unstarted(self, intent: LaunchIntent) -> LaunchState:
@@ -231,11 +228,6 @@ class JobView:
             and (step is None or wish.scope.get("step") in (None, step))
             for wish in self.records.state.wishes
         )
-
-    def suspended_by_person(self) -> bool:
-        """Whether a person's suspend covers the whole job."""
-        stop = self.stops.stopped(Scope())
-        return stop is not None and stop.by is By.USER
 
 
 def requirements(written: HostRequirements) -> Requirements:

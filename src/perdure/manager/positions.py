@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from perdure.journal.medium import segment_key
+from perdure.journal.medium import length
 from perdure.store import layout
 from perdure.store.driver import Driver
 from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
@@ -77,16 +77,8 @@ def is_current(driver: Driver, job: JobId, known: Positions) -> bool:
 
 
 def journal_size(driver: Driver, job: JobId, launch: LaunchId) -> int:
-    """How many bytes a launch's journal has, of all segments; 0 for none."""
-    key = layout.journal(job, launch)
-    if driver.appends:
-        return driver.head(key) or 0
-    total = 0
-    number = 1
-    while (size := driver.head(segment_key(key, number))) is not None:
-        total += size
-        number += 1
-    return total
+    """How many bytes a launch's journal has; 0 for none."""
+    return length(driver, layout.journal(job, launch))
 
 
 def _has_more(driver: Driver, log: str, last: int) -> bool:

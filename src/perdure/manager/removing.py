@@ -16,13 +16,13 @@ from pathlib import Path
 from perdure.clock import Clock
 from perdure.errors import HomeBusy, PerdureError
 from perdure.journal.account import LaunchAccount
-from perdure.journal.heartbeat import Stillness, read_heartbeat
+from perdure.journal.heartbeat import Stillness, read_counter
 from perdure.manager.presence import is_here, read_manager
 from perdure.store import layout
 from perdure.store.deleting import remove_job
 from perdure.store.driver import Driver
 from perdure.store.job_log import JobLogState
-from perdure.store.layout import JobId, LaunchId
+from perdure.store.layout import JobId
 from perdure.store.log import Log
 from perdure.worker.host import is_gone
 
@@ -111,14 +111,9 @@ def _busy(
         process = account.opened or state.started.get(launch) or state.launched.get(intent.token)
         if account.is_closed or process is None or ("pid" in process and is_gone(process)):
             continue
-        if not stillness.observe(launch, _counter(driver, job, launch)):
+        if not stillness.observe(launch, read_counter(driver, layout.heartbeat(job, launch))):
             return _is_busy(job, f"launch {launch} on {process.get('host', 'another host')}")
     return None
-
-
-def _counter(driver: Driver, job: JobId, launch: LaunchId) -> object:
-    heartbeat = read_heartbeat(driver, layout.heartbeat(job, launch))
-    return heartbeat.get("counter") if heartbeat else None
 
 
 def _is_busy(job: JobId, who: str) -> HomeBusy:

@@ -48,7 +48,6 @@ class Watched:
     is_running: bool = False
     last: AttemptState | None = None
     ended_at: str = ""
-    last_host: str = ""
     is_stale: bool = True
 
 
@@ -168,7 +167,6 @@ class StepView:
             assert last.outcome is not None
             watched.last = AttemptState(last.outcome["state"])
             watched.ended_at = str(last.outcome.get("at", ""))
-            watched.last_host = str((last.begun or {}).get("host", ""))
         values = self._values(watched)
         watched.decision = decide(watched.view, self.rules, values)
         watched.is_stale = False

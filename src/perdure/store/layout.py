@@ -125,11 +125,6 @@ def journal(job: JobId, launch: LaunchId) -> str:
     return f"{launch_prefix(job, launch)}/journal"
 
 
-def journal_segment(job: JobId, launch: LaunchId, number: int) -> str:
-    """The ``number``-th segment (from 1) of a journal, where the store cannot append."""
-    return f"{launch_prefix(job, launch)}/journal.{_number(number)}"
-
-
 def heartbeat(job: JobId, launch: LaunchId) -> str:
     """The launch's proof of life."""
     return f"{launch_prefix(job, launch)}/heartbeat"

@@ -111,6 +111,11 @@ def outside_decision(
         return Action.CUT_BACK if present.begins_with_saved and surely else Action.REPLACE
     if present.is_file and (present.content in recorded or present.begins_with_saved):
         return Action.REPLACE
+    return by_choice(choice)
+
+
+def by_choice(choice: Choice) -> Action:
+    """What is done with what others wrote."""
     match choice:
         case Choice.ASK:
             return Action.CONFLICT

@@ -28,6 +28,7 @@ from perdure.store.outside_decision import (
     Content,
     Present,
     Window,
+    by_choice,
     outside_decision,
 )
 from perdure.store.packs import StoredBlock, read_block, stored_block
@@ -222,9 +223,9 @@ class _Restore:
             return Action.LEAVE
         if entry.type is EntryType.LINK and S_ISLNK(mode):
             is_equal = str(place.absolute.readlink()) == entry.target
-            return Action.LEAVE if is_equal else self._by_choice()
+            return Action.LEAVE if is_equal else by_choice(self._request.choice)
         if entry.type is not EntryType.FILE:
-            return self._by_choice()
+            return by_choice(self._request.choice)
         saved = _content(entry)
         recorded = self._request.recorded.get(place.shown, frozenset()) | {saved}
         return outside_decision(
@@ -234,16 +235,6 @@ class _Restore:
             windows=self._request.windows,
             choice=self._request.choice,
         )
-
-    def _by_choice(self) -> Action:
-        """For what is neither equal nor a file."""
-        match self._request.choice:
-            case Choice.ASK:
-                return Action.CONFLICT
-            case Choice.OVERWRITE:
-                return Action.REPLACE
-            case Choice.KEEP:
-                return Action.KEEP
 
     def _compare(self, entry: Entry, place: Place) -> None:
         """Say whether what is not restored is as it was."""

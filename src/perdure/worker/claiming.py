@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.journal.account import AttemptKey, LaunchAccount
-from perdure.journal.heartbeat import Stillness, read_heartbeat
+from perdure.journal.heartbeat import Stillness, read_counter
 from perdure.store import layout
 from perdure.store.job_log import JobLogState, TaskRef
 from perdure.store.layout import LaunchId, StepKey, TaskKey
@@ -222,7 +222,7 @@ class Claimant:
 
     def is_still(self, launch: LaunchId) -> bool:
         """Whether a launch is taken to be dead: its pid is gone here, or its counter is still."""
-        is_still = self._stillness.observe(launch, read_counter(self._records, launch))
+        is_still = self._stillness.observe(launch, _counter(self._records, launch))
         opened = self._records.account(launch).opened or self._records.state.started.get(launch)
         return is_still or (opened is not None and self._is_gone(opened))
 
@@ -267,7 +267,7 @@ class Claimant:
             sorted(
                 launch
                 for launch in fenced
-                if read_counter(self._records, launch) != state.still_at.get(launch)
+                if _counter(self._records, launch) != state.still_at.get(launch)
                 and not self.is_still(launch)
             )
         )
@@ -287,10 +287,8 @@ class Claimant:
 _NOT_READ = object()
 
 
-def read_counter(records: JobRecords, launch: LaunchId) -> object:
-    """What a launch's heartbeat says now; None where it says nothing that can be read."""
-    heartbeat = read_heartbeat(records.driver, layout.heartbeat(records.job, launch))
-    return heartbeat.get("counter") if heartbeat else None
+def _counter(records: JobRecords, launch: LaunchId) -> object:
+    return read_counter(records.driver, layout.heartbeat(records.job, launch))
 
 
 def seal(records: JobRecords, launch: LaunchId, *, by: str, counter: object = _NOT_READ) -> None:
@@ -303,7 +301,7 @@ def seal(records: JobRecords, launch: LaunchId, *, by: str, counter: object = _N
         counter: of its heartbeat, as it was judged to stand still; else as it is now. Whoever
             claims after this seal sees by it whether the launch has moved since.
     """
-    judged = read_counter(records, launch) if counter is _NOT_READ else counter
+    judged = _counter(records, launch) if counter is _NOT_READ else counter
     while launch not in records.state.seals:
         records.append({"kind": "seal", "launch": launch, "by": by, "counter": judged})
 

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from perdure.errors import PerdureError
-from perdure.journal.medium import Medium, read_from, segment_key
+from perdure.journal.bounded import BoundedObject
+from perdure.journal.medium import Medium, read_from
 from perdure.protocol.dataset import Dataset
 from perdure.store import layout
 from perdure.store.driver import Driver
@@ -46,10 +47,7 @@ class DeclaredFile:
     """Writes what the attempts of one launch declare; for one thread at a time."""
 
     def __init__(self, medium: Medium, key: str) -> None:
-        self._medium = medium
-        self._key = key
-        self._written = 0
-        self._segments = 0
+        self._object = BoundedObject(medium, key, limit_bytes=LIMIT_BYTES)
         self._attempt: tuple[LineageId, int] | None = None
         self._known: set[str] = set()
 
@@ -64,7 +62,7 @@ class DeclaredFile:
             self._known.clear()
         files = [path for path in outside.files if path not in self._known]
         dirs = [path for path in outside.dirs if path not in self._known]
-        self._write(b"".join(_lines(lineage, attempt, files, dirs)))
+        self._object.append(b"".join(_lines(lineage, attempt, files, dirs)))
         self._known.update(files, dirs)
 
     def end(self, lineage: LineageId, attempt: int, *, at_ns: int) -> None:
@@ -75,18 +73,7 @@ class DeclaredFile:
         """
         if self._attempt == (lineage, attempt):
             self._attempt = None
-            self._write(_line(lineage, attempt, ended_at_ns=at_ns))
-
-    def _write(self, data: bytes) -> None:
-        if not data or self._written + len(data) > LIMIT_BYTES:
-            return
-        if self._medium.appends:
-            self._medium.append(self._key, data)
-        else:
-            while not self._medium.put_if_absent(segment_key(self._key, self._segments + 1), data):
-                self._segments += 1
-            self._segments += 1
-        self._written += len(data)
+            self._object.append(_line(lineage, attempt, ended_at_ns=at_ns))
 
 
 def _lines(lineage: LineageId, attempt: int, files: list[str], dirs: list[str]) -> Iterator[bytes]:

@@ -9,7 +9,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from perdure.journal.medium import Medium, read_from, segment_key
+from perdure.journal.bounded import BoundedObject
+from perdure.journal.medium import Medium, read_from
 
 LIMIT_BYTES = 4 << 20
 
@@ -28,10 +29,7 @@ class EndsFile:
     """Writes the ends of one launch's attempts."""
 
     def __init__(self, medium: Medium, key: str) -> None:
-        self._medium = medium
-        self._key = key
-        self._written = 0
-        self._segments = 0
+        self._object = BoundedObject(medium, key, limit_bytes=LIMIT_BYTES)
 
     def add(self, step: int, task: str, attempt: int, text: bytes) -> None:
         """Append one end, unless too much was kept already.
@@ -39,18 +37,10 @@ class EndsFile:
         Raises:
             HomeError, OutOfSpace: the store does not take it.
         """
-        header = json.dumps({"step": step, "task": task, "attempt": attempt, "size": len(text)})
-        data = header.encode("ascii") + b"\n" + text + b"\n"
-        if not text or self._written + len(data) > LIMIT_BYTES:
+        if not text:
             return
-        if self._medium.appends:
-            self._medium.append(self._key, data)
-        else:
-            # A segment whose reply was lost may stand: its number is then passed over.
-            while not self._medium.put_if_absent(segment_key(self._key, self._segments + 1), data):
-                self._segments += 1
-            self._segments += 1
-        self._written += len(data)
+        header = json.dumps({"step": step, "task": task, "attempt": attempt, "size": len(text)})
+        self._object.append(header.encode("ascii") + b"\n" + text + b"\n")
 
 
 def read_ends(medium: Medium, key: str) -> Iterator[End]:

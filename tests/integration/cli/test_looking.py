@@ -10,6 +10,13 @@ import pytest
 
 from support.command_line import wait_until
 
+SLOW = """
+specificationVersion: jobtemplate-2023-09
+name: Slow
+steps:
+- {name: Only, script: {actions: {onRun: {command: sleep, args: ["600"]}}}}
+"""
+
 
 def test_a_suspended_job_says_so_and_how_it_goes_on(suspended):
     text = suspended("status", "last").stdout
@@ -150,15 +157,7 @@ steps:
 
 
 def test_waiting_has_an_end(shell):
-    template = shell.template(
-        """
-specificationVersion: jobtemplate-2023-09
-name: Slow
-steps:
-- {name: Only, script: {actions: {onRun: {command: sleep, args: ["600"]}}}}
-"""
-    )
-    shell("submit", template)
+    shell("submit", shell.template(SLOW))
     assert shell.json("wait", "last", "--timeout", "0.5", expect=124)["state"] in (
         "PENDING",
         "RUNNING",
@@ -169,15 +168,7 @@ steps:
 
 
 def test_without_a_manager_waiting_says_that_nobody_works_on_it(shell):
-    template = shell.template(
-        """
-specificationVersion: jobtemplate-2023-09
-name: Slow
-steps:
-- {name: Only, script: {actions: {onRun: {command: sleep, args: ["600"]}}}}
-"""
-    )
-    shell("submit", template)
+    shell("submit", shell.template(SLOW))
     wait_until(lambda: shell.json("status", "last")["state"] == "RUNNING", "it does not run")
     shell.kill_all()
     found = shell.json("status", "last")

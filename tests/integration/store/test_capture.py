@@ -28,27 +28,6 @@ from store_kit import FUTURE_NS, LAUNCH, PACKS, Task, tree
 MIB = 1 << 20
 
 
-@pytest.fixture
-def session(tmp_path):
-    folder = tmp_path / "session"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def outside(tmp_path):
-    folder = tmp_path / "outside"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def fresh(tmp_path):
-    folder = tmp_path / "new session"
-    folder.mkdir()
-    return folder
-
-
 def entries(manifest):
     return {manifest.shown_path(entry): entry for entry in manifest.entries}
 

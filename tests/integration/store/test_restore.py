@@ -19,27 +19,6 @@ from store_kit import FUTURE_NS, PACKS, Task, tree
 ALWAYS = (Window(began_at_ns=0, ended_at_ns=FUTURE_NS),)
 
 
-@pytest.fixture
-def session(tmp_path):
-    folder = tmp_path / "session"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def fresh(tmp_path):
-    folder = tmp_path / "new session"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def outside(tmp_path):
-    folder = tmp_path / "outside"
-    folder.mkdir()
-    return folder
-
-
 def damaged(driver, change) -> MemoryDriver:
     """A copy of a store whose one pack is ``change(bytes)``."""
     copy = MemoryDriver()

@@ -4,19 +4,12 @@ import secrets
 
 import pytest
 
+from clock_kit import HandClock
 from looking_kit import JOB, LAUNCH, HandMade
 from perdure.errors import EngineRefused, JobMissing
 from perdure.manager.starting import FIRST_PAUSE_SECONDS, LIMIT, Starts
 from perdure.store import layout
 from perdure.store.layout import LaunchId
-
-
-class Clock:
-    def __init__(self):
-        self.at = 100.0
-
-    def monotonic(self):
-        return self.at
 
 
 class Started:
@@ -25,7 +18,7 @@ class Started:
     def __init__(self):
         self.made = HandMade()
         self.view = self.made.view()
-        self.clock = Clock()
+        self.clock = HandClock()
         self.starts = Starts(self.view, self.made.driver, self.clock)
         self.number = 0
 
@@ -59,9 +52,9 @@ def test_between_workers_that_never_begin_is_more_and_more_time():
     for time in range(LIMIT - 1):
         started.worker_that_never_begins()
         assert started.starts.pause() == FIRST_PAUSE_SECONDS * 2**time
-        started.clock.at += 0.25
+        started.clock.seconds += 0.25
         assert started.starts.pause() == FIRST_PAUSE_SECONDS * 2**time - 0.25
-        started.clock.at += FIRST_PAUSE_SECONDS * 2**time
+        started.clock.seconds += FIRST_PAUSE_SECONDS * 2**time
         assert started.starts.pause() == 0
 
 

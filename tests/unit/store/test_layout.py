@@ -1,5 +1,6 @@
 import pytest
 
+from perdure.journal.medium import segment_key
 from perdure.store import layout
 
 JOB = layout.JobId("01jdxyz0000000000000000000")
@@ -16,7 +17,7 @@ def test_every_key_is_where_the_format_says():
         layout.manager(JOB),
         layout.share(JOB, STEP, 3),
         layout.journal(JOB, LAUNCH),
-        layout.journal_segment(JOB, LAUNCH, 12),
+        segment_key(layout.journal(JOB, LAUNCH), 12),
         layout.heartbeat(JOB, LAUNCH),
         layout.ends(JOB, LAUNCH),
         layout.record_key(layout.lineage_log(JOB, STEP, TASK), 1),

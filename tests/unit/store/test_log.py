@@ -1,21 +1,12 @@
 """Logs: appended at one past what was read, whatever the store does to the replies."""
 
-from datetime import UTC, datetime
-
 import pytest
 
+from clock_kit import HandClock
 from perdure.errors import OutOfSpace, StoreDamaged, StoreUnavailable
 from perdure.store.driver import KeyMissing
 from perdure.store.log import MAX_STALE_READS, Entry, Log, Refused
 from perdure.store.memory import Call, LandLater, LoseReply, MemoryDriver, Objects, ServeStale
-
-
-class Clock:
-    def monotonic(self):
-        return 0.0
-
-    def now(self):
-        return datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Troubles:
@@ -34,7 +25,7 @@ class Troubles:
 
 def made(objects: Objects, before=None):
     waited: list[int] = []
-    log = Log(MemoryDriver(objects, before=before), "l", clock=Clock(), pause=waited.append)
+    log = Log(MemoryDriver(objects, before=before), "l", clock=HandClock(), pause=waited.append)
     return log, waited
 
 
@@ -124,7 +115,7 @@ def test_giving_up_is_the_pauses_to_decide():
         raise LeavingError
 
     before = Troubles(Call.PUT_IF_ABSENT, LoseReply(applied=True))
-    log = Log(MemoryDriver(Objects(), before=before), "l", clock=Clock(), pause=leave)
+    log = Log(MemoryDriver(Objects(), before=before), "l", clock=HandClock(), pause=leave)
     with pytest.raises(LeavingError):
         log.append({"kind": "a"})
     assert log.last == 0

@@ -25,7 +25,7 @@ def load(content, environments=(), **parameters):
         parameters=parameters,
         environments=documents[1:],
         template_dir=HERE,
-        current_dir=Path("/work/dir"),
+        current_dir=Path("/somewhere/dir"),
     )
 
 
@@ -184,7 +184,7 @@ def test_paths_are_relative_to_the_template_and_the_folder():
         {"name": "None", "type": "PATH", "default": ""},
     ]
     job = load({**BASE, "parameterDefinitions": definitions, "steps": [step()]}, Out="out")
-    assert job.path_values == ("/somewhere/templates/scene/a.blend", "/work/dir/out")
+    assert job.path_values == ("/somewhere/templates/scene/a.blend", "/somewhere/dir/out")
     definitions[0]["default"] = "../outside"
     with pytest.raises(UsageError, match="outside of the template directory"):
         load({**BASE, "parameterDefinitions": definitions, "steps": [step()]}, Out="out")

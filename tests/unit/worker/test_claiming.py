@@ -1,9 +1,8 @@
 """The steps of a claim that the model does not look at: seals' counters, gone pids, lost shares."""
 
-from datetime import UTC, datetime
-
 import pytest
 
+from clock_kit import HandClock
 from perdure.errors import StoreUnavailable
 from perdure.journal.heartbeat import Heartbeat, Stillness
 from perdure.journal.journal_format import Kind
@@ -34,24 +33,13 @@ KEY = {"step": STEP, "task": TASK, "attempt": 1}
 DEAD = LaunchId("dead")
 
 
-class Clock:
-    def __init__(self):
-        self.seconds = 0.0
-
-    def monotonic(self):
-        return self.seconds
-
-    def now(self):
-        return datetime(2026, 1, 1, tzinfo=UTC)
-
-
 class Site:
     """A store with a share that ``dead`` took, and whoever looks at it."""
 
     def __init__(self, *, shared=True):
         self.objects = Objects()
         self.driver = MemoryDriver(self.objects)
-        self.clock = Clock()
+        self.clock = HandClock()
         self.waited = []
         self.gone = set()
         self.stopped = False
