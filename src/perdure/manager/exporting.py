@@ -87,7 +87,7 @@ def member_name(manifest: Manifest, entry: Entry | FileRef) -> str:
     root = manifest.roots[entry.root]
     if root.kind is RootKind.SESSION:
         return f"{FILES}/session/{entry.path}"
-    return f"{FILES}/outside{root.path.rstrip('/')}/{entry.path}"
+    return f"{FILES}/outside{root.shown(entry.path)}"
 
 
 def _tar(file: io.BufferedWriter) -> tarfile.TarFile:

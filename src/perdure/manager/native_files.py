@@ -31,7 +31,7 @@ def session_only(manifest: Manifest) -> tuple[Manifest, tuple[str, ...]]:
         root = manifest.roots[entry.root]
         if root.kind is RootKind.SESSION:
             return entry.path
-        return f"{folder}{root.path.rstrip('/')}/{entry.path}"
+        return f"{folder}{root.shown(entry.path)}"
 
     entries = tuple(
         replace(entry, root=0, path=moved(entry))

@@ -5,16 +5,11 @@ step is looked at. Lineages that are due are dealt evenly to the step's new laun
 on with shares.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perdure.policy.resources import Grant, Host, minus, take, unsatisfiable
-from perdure.policy.snapshot import (
-    JobSnapshot,
-    LaunchState,
-    PendingLineage,
-    StepInTurn,
-    startable,
-)
+from perdure.policy.snapshot import JobSnapshot, LaunchState, PendingLineage, StepInTurn
 
 #: Shares beyond this size save nothing and lose more when their worker is lost.
 SHARE_LIMIT = 2048
@@ -52,11 +47,20 @@ def share_size(remaining: int, workers: int) -> int:
 
 
 def plan_launches(
-    snapshot: JobSnapshot, ready: tuple[StepInTurn, ...]
+    snapshot: JobSnapshot,
+    ready: tuple[StepInTurn, ...],
+    lineages: Mapping[int, tuple[PendingLineage, ...]],
 ) -> tuple[Launch | Impossible, ...]:
-    """Fill the free workers of the ``ready`` steps, one launch a step in turns."""
+    """Fill the free workers of the ``ready`` steps, one launch a step in turns.
+
+    Args:
+        snapshot: of the turn.
+        ready: steps whose attempts may start.
+        lineages: of each of them, by its index, what is `startable`.
+    """
     slots = snapshot.workers - sum(launch.is_under_way for launch in snapshot.launches)
-    needs = {step.index: _need(step, snapshot) for step in ready}
+    due = {step.index: _due(lineages[step.index]) for step in ready}
+    needs = {step.index: len(due[step.index]) + _shares(step, snapshot) for step in ready}
     granted: dict[int, list[Grant | None]] = {step.index: [] for step in ready}
     free = _free(snapshot)
     impossible: list[Impossible] = []
@@ -75,7 +79,9 @@ def plan_launches(
             slots -= 1
             if len(granted[step.index]) >= needs[step.index]:
                 waiting.remove(step)
-    dealt = [launch for step in ready for launch in _deal(step, snapshot, granted[step.index])]
+    dealt = [
+        launch for step in ready for launch in _deal(step, due[step.index], granted[step.index])
+    ]
     return (*dealt, *impossible)
 
 
@@ -87,8 +93,8 @@ def _free(snapshot: JobSnapshot) -> Host | None:
     return minus(snapshot.host, tuple(grant for grant in used if grant is not None))
 
 
-def _need(step: StepInTurn, snapshot: JobSnapshot) -> int:
-    """How many further launches the step has work for.
+def _shares(step: StepInTurn, snapshot: JobSnapshot) -> int:
+    """How many further launches the step has shares for.
 
     A live launch is busy, so it takes nothing off; one that has not begun will take a share.
     """
@@ -98,17 +104,18 @@ def _need(step: StepInTurn, snapshot: JobSnapshot) -> int:
         and launch.state in (LaunchState.INTENDED, LaunchState.QUEUED)
         for launch in snapshot.launches
     )
-    return len(_due(step, snapshot)) + max(0, step.unshared - coming)
+    return max(0, step.unshared - coming)
 
 
-def _due(step: StepInTurn, snapshot: JobSnapshot) -> tuple[PendingLineage, ...]:
-    """Lineages whose attempt may start now, and that no launch was given."""
-    return tuple(lineage for lineage in startable(step, snapshot) if lineage.wait_seconds <= 0)
+def _due(lineages: tuple[PendingLineage, ...]) -> tuple[PendingLineage, ...]:
+    """Those whose attempt may start now."""
+    return tuple(lineage for lineage in lineages if lineage.wait_seconds <= 0)
 
 
-def _deal(step: StepInTurn, snapshot: JobSnapshot, grants: list[Grant | None]) -> list[Launch]:
+def _deal(
+    step: StepInTurn, due: tuple[PendingLineage, ...], grants: list[Grant | None]
+) -> list[Launch]:
     """The step's due lineages, dealt evenly to its new launches."""
-    due = _due(step, snapshot)
     launches = []
     for number, grant in enumerate(grants):
         hand = due[number :: len(grants)]

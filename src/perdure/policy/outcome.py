@@ -88,12 +88,6 @@ class Cause(Enum):
     STORE = "store"
 
 
-#: Causes of NOT_STARTED.
-START_CAUSES = frozenset(
-    {Cause.NOT_VERIFIED, Cause.SPAWN, Cause.ENTER, Cause.RESTORE, Cause.CONFLICT, Cause.STORE}
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
     """How a process ended: by an exit code or by a signal's number."""
@@ -225,12 +219,7 @@ def _canceled(_facts: AttemptFacts) -> Outcome:
 
 
 def _stopped_before_start(facts: AttemptFacts) -> Outcome:
-    assert facts.notice is not None
-    return Outcome(
-        state=AttemptState.SUSPENDED,
-        by=facts.notice.by,
-        reason=f"stopped before it began; {_next_start(facts)}",
-    )
+    return _suspended(facts, f"stopped before it began; {_next_start(facts)}")
 
 
 def _not_started(facts: AttemptFacts) -> Outcome:

@@ -157,10 +157,10 @@ def decide_resume(question: Question) -> ResumeDecision:
         return held
     if failed := _failed(counts, question.limits):
         return failed
-    usable = usable_checkpoints(question)
-    on_this_branch = [c for c in question.checkpoints if _is_on_branch(c, question.point)]
-    if not question.is_resumable or not on_this_branch:
+    branch = _branch(question)
+    if not question.is_resumable or not branch:
         return _from_beginning(question, remaining, counts)
+    usable = tuple(checkpoint for checkpoint in branch if checkpoint.is_whole)
     for checkpoint in usable:
         if not counts.is_exhausted(checkpoint.content, question.limits):
             return _from_checkpoint(question, remaining, checkpoint, counts)
@@ -174,18 +174,16 @@ def remaining_values(question: Question) -> Values | None:
     return tuple(value for value in question.values if value not in question.kept)
 
 
-def usable_checkpoints(question: Question) -> tuple[KnownCheckpoint, ...]:
-    """What may be started from without asking, newest first."""
+def _branch(question: Question) -> tuple[KnownCheckpoint, ...]:
+    """What led to the point, newest first; pruned ones too: they say that work was done."""
+    point = question.point
+    if point is None:
+        return ()
     return tuple(
         checkpoint
         for checkpoint in sorted(question.checkpoints, key=lambda c: -c.sequence)
-        if checkpoint.is_whole and _is_on_branch(checkpoint, question.point)
+        if not checkpoint.is_void and checkpoint.sequence <= point
     )
-
-
-def _is_on_branch(checkpoint: KnownCheckpoint, point: int | None) -> bool:
-    """Whether it led to the point; pruned ones too, because they say that work was done."""
-    return not checkpoint.is_void and point is not None and checkpoint.sequence <= point
 
 
 def _finished(question: Question, remaining: Values | None) -> Finished | None:
@@ -212,7 +210,7 @@ def _in_conflict(question: Question) -> Held | None:
 
 def _failed(counts: Tally, limits: Limits) -> Failed | None:
     """Whether a limit that no choice of checkpoint changes is reached."""
-    why = f": {counts.last.reason}" if counts.last is not None and counts.last.reason else ""
+    why = _why(counts)
     if counts.not_started >= limits.not_started:
         return Failed(reason=f"{counts.not_started} attempts in a row could not start{why}")
     if counts.counted >= limits.since_progress:
@@ -220,12 +218,16 @@ def _failed(counts: Tally, limits: Limits) -> Failed | None:
     return None
 
 
+def _why(counts: Tally) -> str:
+    """The reason of the last attempt that counts, where there is one, to stand at the end."""
+    return f": {counts.last.reason}" if counts.last is not None and counts.last.reason else ""
+
+
 def _from_beginning(question: Question, remaining: Values | None, counts: Tally) -> ResumeDecision:
     """Run, where the beginning was not tried in vain too often."""
     if counts.is_exhausted(None, question.limits):
         tries = counts.by_point[None]
-        why = f": {counts.last.reason}" if counts.last is not None and counts.last.reason else ""
-        reason = f"{tries} attempts from the beginning made no progress{why}"
+        reason = f"{tries} attempts from the beginning made no progress{_why(counts)}"
         choices = _choices(question) if question.is_resumable else ()
         return Held(reason=reason, choices=choices) if choices else Failed(reason=reason)
     stays, split = _pieces(question, remaining, first=None)
@@ -261,8 +263,8 @@ def _notes(question: Question, checkpoint: KnownCheckpoint, counts: Tally) -> tu
     """What is to be reported at once about this start."""
     notes = [
         f"checkpoint {newer.sequence} is passed over: {_why_not(newer, question, counts)}"
-        for newer in question.checkpoints
-        if newer.sequence > checkpoint.sequence and _is_on_branch(newer, question.point)
+        for newer in reversed(_branch(question))
+        if newer.sequence > checkpoint.sequence
     ]
     if possible_error(counts, checkpoint.content):
         notes.append(

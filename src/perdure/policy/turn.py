@@ -11,6 +11,7 @@ A ``settled`` record counts only while no later ``resume`` covers its step; the 
 Source: docs/journal-format.md, turn; design of perdure, 3 (rules 6 and 10), 4, 5.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from perdure.policy.dependencies import in_order
@@ -111,13 +112,14 @@ def plan_turn(snapshot: JobSnapshot) -> tuple[Action, ...]:
     if end is not None:
         return (*seals, *settles, end, Rest(status=Status(state=end.state)))
     ready = tuple(step for step in snapshot.steps if _is_ready(step, states, snapshot.stops))
-    launches = plan_launches(snapshot, ready)
+    lineages = {step.index: startable(step, snapshot) for step in ready}
+    launches = plan_launches(snapshot, ready, lineages)
     return (
         *seals,
         *_relaunches(snapshot, states),
         *settles,
         *launches,
-        _pause(snapshot, ready, launches, is_sealing=bool(seals)),
+        _pause(snapshot, lineages, launches, is_sealing=bool(seals)),
     )
 
 
@@ -225,7 +227,7 @@ def _is_ready(step: StepInTurn, states: dict[int, State], stops: Stops) -> bool:
 
 def _pause(
     snapshot: JobSnapshot,
-    ready: tuple[StepInTurn, ...],
+    lineages: Mapping[int, tuple[PendingLineage, ...]],
     launches: tuple[Launch | Impossible, ...],
     *,
     is_sealing: bool,
@@ -233,8 +235,8 @@ def _pause(
     """When to look again."""
     waits = [
         lineage.wait_seconds
-        for step in ready
-        for lineage in startable(step, snapshot)
+        for found in lineages.values()
+        for lineage in found
         if lineage.wait_seconds > 0
     ]
     under_way = any(launch.is_under_way for launch in snapshot.launches)

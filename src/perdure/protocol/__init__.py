@@ -1,9 +1,8 @@
 """What a task says to us: bytes in, typed events out. Pure.
 
 `lines` cuts output into numbered lines (or finds only those that may be messages), `messages` are
-the values that `decoding` reads and `encoding` writes, `dataset` folds the declared files, and
-`attempt_messages` folds one attempt's stream into events for the worker. Nothing here reads, waits
-or decides.
+the values that `decoding` reads, `dataset` folds the declared files, and `attempt_messages` folds
+one attempt's stream into events for the worker. Nothing here reads, waits or decides.
 
 Source: the RFC idea "task checkpointing"; Open Job Description, "How jobs are run", stdout
 messages.
@@ -24,7 +23,6 @@ from perdure.protocol.attempt_messages import (
 )
 from perdure.protocol.dataset import Dataset, DatasetFold
 from perdure.protocol.decoding import decode
-from perdure.protocol.encoding import encode, split_files
 from perdure.protocol.lines import Line, LineSplitter, Overlong
 from perdure.protocol.messages import (
     CheckpointFiles,
@@ -83,6 +81,4 @@ __all__ = [
     "UnsetEnv",
     "ValueReported",
     "decode",
-    "encode",
-    "split_files",
 ]

@@ -58,11 +58,12 @@ class DatasetFold:
             for path in paths:
                 if path in known:
                     continue
-                if refused := self._beyond(path):
+                size = len(path.encode("utf-8"))
+                if refused := self._beyond(size):
                     self.refuse(refused, line_number=line_number)
                     return refused
                 known[path] = None
-                self._bytes += len(path.encode("utf-8"))
+                self._bytes += size
         return None
 
     def refuse(self, reason: str, *, line_number: int) -> None:
@@ -70,10 +71,10 @@ class DatasetFold:
         if self.incomplete is None:
             self.incomplete = f"the files declared in line {line_number} were refused: {reason}"
 
-    def _beyond(self, path: str) -> str | None:
-        """Which limit one more path would break."""
+    def _beyond(self, size: int) -> str | None:
+        """Which limit one more path of ``size`` bytes would break."""
         if len(self._files) + len(self._dirs) >= PATH_COUNT_LIMIT:
             return f"a dataset holds at most {PATH_COUNT_LIMIT} paths; declare their folder instead"
-        if self._bytes + len(path.encode("utf-8")) > PATH_BYTES_LIMIT:
+        if self._bytes + size > PATH_BYTES_LIMIT:
             return f"the paths of a dataset have at most {PATH_BYTES_LIMIT} bytes in all"
         return None

@@ -1,7 +1,7 @@
 """The messages that a task writes, as values.
 
-`decoding` reads them from lines, `encoding` writes them. ``ignored`` holds keys that this revision
-does not know: told, never an error, so that a later revision's message still saves.
+`decoding` reads them from lines. ``ignored`` holds keys that this revision does not know: told,
+never an error, so that a later revision's message still saves.
 
 Source: the RFC idea "task checkpointing"; OpenJD "How jobs are run", stdout messages.
 """
@@ -13,8 +13,6 @@ from enum import Enum
 STATE_LIMIT_BYTES = 48 * 1024
 #: PATH_MAX of Linux.
 PATH_LIMIT_BYTES = 4096
-#: Writes of at most this many bytes to a pipe are never torn by another writer (PIPE_BUF of Linux).
-WRITE_LIMIT_BYTES = 4096
 
 
 class FilesMode(Enum):

@@ -293,7 +293,7 @@ class Capture:
         self._versions = {
             place: version
             for place, version in self._versions.items()
-            if version.size <= _TRUSTED_BY_STAMP_BYTES
+            if version.stamp.size <= _TRUSTED_BY_STAMP_BYTES
         }
         taken += [
             _Taken(place=place, entry=entry)

@@ -48,7 +48,7 @@ def decompress(stored: bytes, codec: Codec, length: int) -> bytes:
         ValueError: ``stored`` is not what `compress` made of so many bytes. No more memory than
             ``length`` is ever used for it.
     """
-    data = stored if codec is Codec.RAW else _inflate(stored, length)
+    data = stored if codec is Codec.RAW else inflate(stored, length)
     if len(data) != length:
         msg = f"{len(data)} bytes instead of {length}"
         raise ValueError(msg)
@@ -56,7 +56,12 @@ def decompress(stored: bytes, codec: Codec, length: int) -> bytes:
     return unshuffle(data, width) if width else data
 
 
-def _inflate(stored: bytes, length: int) -> bytes:
+def inflate(stored: bytes, length: int) -> bytes:
+    """The bytes that zstd packed as ``stored``; where it is more than ``length``, one more.
+
+    Raises:
+        ValueError: zstd did not make ``stored``.
+    """
     try:
         # A stream stops at the bound; a one-shot call would believe the frame's own header.
         with zstandard.ZstdDecompressor().stream_reader(stored) as stream:

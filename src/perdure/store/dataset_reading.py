@@ -38,10 +38,8 @@ class Version:
     """One version of a file.
 
     Attributes:
-        stamp: by which it is known again.
+        stamp: by which it is known again; its size is how many bytes were taken.
         mode: its permission bits.
-        mtime_ns: when it was changed last.
-        size: how many bytes were taken.
         blocks: where they are; empty when only the digest was wanted.
         digest: `file_digest` of them.
         is_kept: whether the bytes were stored.
@@ -49,8 +47,6 @@ class Version:
 
     stamp: Stamp
     mode: int
-    mtime_ns: int
-    size: int
     blocks: tuple[StoredBlock, ...]
     digest: bytes
     is_kept: bool
@@ -71,7 +67,7 @@ class Reading:
 
 def read_version(
     place: Place,
-    expected: Stamp | None,
+    expected: Stamp,
     *,
     grows: bool,
     writer: PackWriter | None,
@@ -81,7 +77,7 @@ def read_version(
 
     Args:
         place: where.
-        expected: None: whichever version is there.
+        expected: of the wanted version.
         grows: whether the file may have grown since, and is taken up to the expected size.
         writer: where the blocks go; None: only the digest is made.
         how: see `Reading`.
@@ -109,17 +105,15 @@ def tick_ns(release: str) -> int:
 
 
 def _read(
-    fd: int, expected: Stamp | None, *, grows: bool, writer: PackWriter | None, how: Reading
+    fd: int, expected: Stamp, *, grows: bool, writer: PackWriter | None, how: Reading
 ) -> Version | None:
     how.settle(fd)
     found = os.fstat(fd)
-    before = Stamp.of(found)
-    wanted = before if expected is None else expected
-    if not _is_version(before, wanted, grows=grows):
+    if not _is_version(Stamp.of(found), expected, grows=grows):
         return None
     blocks: list[StoredBlock] = []
     digests: list[bytes] = []
-    for data in _blocks(fd, wanted.size):
+    for data in read_blocks(fd, expected.size):
         if writer is None:
             digests.append(blake3(data).digest())
         else:
@@ -127,13 +121,11 @@ def _read(
             digests.append(blocks[-1].digest)
         how.pause()
     after = Stamp.of(os.fstat(fd))
-    if not _is_version(after, wanted, grows=grows) or not _is_whole(digests, wanted.size):
+    if not _is_version(after, expected, grows=grows) or not is_whole(digests, expected.size):
         return None
     return Version(
-        stamp=wanted,
+        stamp=expected,
         mode=found.st_mode & 0o777,
-        mtime_ns=wanted.mtime_ns,
-        size=wanted.size,
         blocks=tuple(blocks),
         digest=file_digest(digests),
         is_kept=writer is not None,
@@ -148,11 +140,12 @@ def _is_version(found: Stamp, wanted: Stamp, *, grows: bool) -> bool:
     return grows and is_same_file and found.size >= wanted.size
 
 
-def _is_whole(digests: list[bytes], size: int) -> bool:
+def is_whole(digests: list[bytes], size: int) -> bool:
+    """Whether there is a digest of every block of ``size`` bytes."""
     return len(digests) == -(-size // BLOCK_BYTES)
 
 
-def _blocks(fd: int, size: int) -> Iterator[bytes]:
+def read_blocks(fd: int, size: int) -> Iterator[bytes]:
     """The first ``size`` bytes, block by block; ends early where the file does."""
     for start in range(0, size, BLOCK_BYTES):
         length = min(BLOCK_BYTES, size - start)

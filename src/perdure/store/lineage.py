@@ -95,12 +95,7 @@ class Lineage:
 
         What is in none of them is not in its files either.
         """
-        parents = {save.number: save.parent for save in self.saves}
-        found: list[int] = []
-        while number is not None and number in parents and number not in found:
-            found.append(number)
-            number = parents[number]
-        return tuple(found)
+        return _ancestry(number, {save.number: save.parent for save in self.saves})
 
 
 class _Fold:
@@ -109,7 +104,6 @@ class _Fold:
     def __init__(self, share: Claim | None) -> None:
         self.claims: list[Claim] = [share] if share else []
         self.saves: dict[int, Mapping[str, Any]] = {}
-        self.save_claims: dict[int, int] = {}
         self.parents: dict[int, int | None] = {}
         self.pruned: set[int] = set()
         self.packs: set[str] = set()
@@ -140,7 +134,7 @@ class _Fold:
 
     def save(self, number: int, header: Mapping[str, Any]) -> None:
         self.saves[number] = header
-        self.save_claims[number] = int(header["claim"])
+        self.parents[number] = None
         if self.owner is not None and header["claim"] == self.owner.number:
             self.parents[number] = self.point
             self.point = number
@@ -155,14 +149,14 @@ class _Fold:
     def unpin(self, _number: int, header: Mapping[str, Any]) -> None:
         self.pins.discard(int(header["save"]))
 
-    def chain(self) -> set[int]:
-        """The point and everything that it was saved on top of."""
-        chain: set[int] = set()
-        number = self.point
-        while number is not None and number not in chain:
-            chain.add(number)
-            number = self.parents.get(number)
-        return chain
+
+def _ancestry(number: int | None, parents: Mapping[int, int | None]) -> tuple[int, ...]:
+    """That save and those that it was saved on top of, newest first; ``parents`` has all saves."""
+    found: dict[int, None] = {}
+    while number is not None and number in parents and number not in found:
+        found[number] = None
+        number = parents[number]
+    return tuple(found)
 
 
 def share_claim(launch: LaunchId, at: str) -> Claim:
@@ -190,15 +184,15 @@ def fold_lineage(entries: Iterable[Entry], *, share: Claim | None) -> Lineage:
         step = steps.get(entry.kind)
         if step is not None:
             step(entry.number, entry.header)
-    chain = fold.chain()
+    chain = frozenset(_ancestry(fold.point, fold.parents))
     return Lineage(
         claims=tuple(fold.claims),
         saves=tuple(
             Save(
                 number=number,
-                claim=fold.save_claims[number],
+                claim=int(header["claim"]),
                 header=header,
-                parent=fold.parents.get(number),
+                parent=fold.parents[number],
                 is_void=number not in chain,
                 is_pruned=number in fold.pruned,
                 is_pinned=number in fold.pins,

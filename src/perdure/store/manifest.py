@@ -7,16 +7,17 @@ bytes of a save's record and back.
 Source: docs/store-format.md "Manifests", "Content id"; decision 044 (how an entry is kept).
 """
 
-import json
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 from blake3 import blake3
 
 from perdure.store.compression import Codec
 from perdure.store.layout import LaunchId, PackId
+from perdure.store.record_format import canonical_json
 
 #: A block holds at most this much of one file.
 BLOCK_BYTES = 4 << 20
@@ -63,6 +64,12 @@ class Root:
 
     kind: RootKind
     path: str = ""
+
+    def shown(self, path: str) -> str:
+        """``path`` as people are told it: absolute, or relative to the session folder."""
+        if self.kind is RootKind.SESSION:
+            return path
+        return f"{self.path.rstrip('/')}/{path}"
 
 
 SESSION_ROOT = Root(kind=RootKind.SESSION)
@@ -126,7 +133,7 @@ class Entry:
     kept: Kept = Kept.BYTES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: the content id is kept in the instance
 class Manifest:
     """A checkpoint's description.
 
@@ -149,12 +156,11 @@ class Manifest:
     packs: tuple[PackId, ...] = ()
     entries: tuple[Entry, ...] = ()
     new_bytes: int = 0
-    content: str = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "content", content_id(self.state, self.file, self.roots, self.entries)
-        )
+    @cached_property
+    def content(self) -> str:
+        """Its content id."""
+        return content_id(self.state, self.file, self.roots, self.entries)
 
     @property
     def size_bytes(self) -> int:
@@ -163,10 +169,14 @@ class Manifest:
 
     def shown_path(self, entry: Entry | FileRef) -> str:
         """An entry's path as people are told it: absolute, or relative to the session folder."""
-        root = self.roots[entry.root]
-        if root.kind is RootKind.SESSION:
-            return entry.path
-        return f"{root.path.rstrip('/')}/{entry.path}"
+        return self.roots[entry.root].shown(entry.path)
+
+
+def above(path: str) -> Iterator[str]:
+    """The folders that a path lies in, below its root, the nearest first."""
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
 
 
 def file_digest(block_digests: Iterable[bytes]) -> bytes:
@@ -209,7 +219,4 @@ def readable_json(value: object) -> bytes:
 
     File names that are no text (lone surrogates, by `os.fsdecode`) are written as ``\udcNN``.
     """
-    text = json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
-    return text.encode("utf-8", "backslashreplace")
+    return canonical_json(value, errors="backslashreplace")

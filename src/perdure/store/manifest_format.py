@@ -17,7 +17,7 @@ from typing import Any
 import zstandard
 
 from perdure.errors import CheckpointCorrupt, CheckpointError, SaveRefused
-from perdure.store.compression import Codec
+from perdure.store.compression import Codec, inflate
 from perdure.store.layout import LaunchId, PackId, is_pack_id, is_ulid
 from perdure.store.manifest import (
     BLOCK_BYTES,
@@ -194,7 +194,10 @@ class _Reader:
             case "raw":
                 data = payload
             case "zstd":
-                data = self._inflate(payload, size)
+                try:
+                    data = inflate(payload, size)
+                except ValueError as error:
+                    raise self._corrupt("its body cannot be decompressed") from error
             case other:
                 raise self._unknown(f"the body codec {other!r}")
         self._check(len(data) == size, "the length of its body")
@@ -205,13 +208,6 @@ class _Reader:
         if not isinstance(body, dict):
             raise self._corrupt("its body is no object")
         return body
-
-    def _inflate(self, payload: bytes, size: int) -> bytes:
-        try:
-            with zstandard.ZstdDecompressor().stream_reader(payload) as stream:
-                return bytes(stream.read(size + 1))
-        except zstandard.ZstdError as error:
-            raise self._corrupt("its body cannot be decompressed") from error
 
     def _root(self, root: Any) -> Root:
         if not isinstance(root, dict):

@@ -7,27 +7,26 @@ declared before it was written. `changed` says where the two versions differ, so
 called kept that only the second one holds.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from perdure.store.layout import PackId
-from perdure.store.manifest import NO_PACK, Entry, EntryType, Manifest, Root
+from perdure.store.manifest import NO_PACK, Entry, EntryType, Manifest, Root, above
 
 _T = TypeVar("_T")
 
 
 def merge(first: Manifest, second: Manifest) -> Manifest:
     """``first``'s state, file and entries, and those of ``second`` that it does not have."""
-    roots = _union(first.roots, second.roots)
-    packs = _union(first.packs, second.packs)
+    roots, moved_roots = _union(first.roots, second.roots)
+    packs, moved_packs = _union(first.packs, second.packs)
     new = {_where(second, e) for e in second.entries if e.type is not EntryType.ABSENT}
     stays = [
         e for e in first.entries if e.type is not EntryType.ABSENT or _where(first, e) not in new
     ]
     tree = _Tree((_where(first, entry), entry.type) for entry in stays)
     added = [
-        _moved(entry, second, roots, packs)
+        _moved(entry, moved_roots, moved_packs)
         for entry in second.entries
         if tree.has_room(_where(second, entry), entry.type)
     ]
@@ -63,10 +62,10 @@ class _Tree:
     def __init__(self, taken: Iterable[tuple[tuple[Root, str], EntryType]]) -> None:
         self._types = dict(taken)
         self._above = {
-            (root, above)
+            (root, folder)
             for (root, path), type_ in self._types.items()
             if type_ is not EntryType.ABSENT
-            for above in _above(path)
+            for folder in above(path)
         }
 
     def has_room(self, where: tuple[Root, str], type_: EntryType) -> bool:
@@ -77,16 +76,9 @@ class _Tree:
             return False
         root, path = where
         return all(
-            self._types.get((root, above), EntryType.FOLDER) is EntryType.FOLDER
-            for above in _above(path)
+            self._types.get((root, folder), EntryType.FOLDER) is EntryType.FOLDER
+            for folder in above(path)
         )
-
-
-def _above(path: str) -> Iterator[str]:
-    """The folders that a path lies in."""
-    while "/" in path:
-        path = path.rpartition("/")[0]
-        yield path
 
 
 def _content(entry: Entry) -> tuple[object, ...]:
@@ -97,21 +89,22 @@ def _where(manifest: Manifest, entry: Entry) -> tuple[Root, str]:
     return manifest.roots[entry.root], entry.path
 
 
-def _moved(
-    entry: Entry, manifest: Manifest, roots: tuple[Root, ...], packs: tuple[PackId, ...]
-) -> Entry:
+def _moved(entry: Entry, roots: list[int], packs: list[int]) -> Entry:
     """The entry with the indexes that it has in the union."""
     return replace(
         entry,
-        root=roots.index(manifest.roots[entry.root]),
+        root=roots[entry.root],
         blocks=tuple(
-            block
-            if block.pack == NO_PACK
-            else replace(block, pack=packs.index(manifest.packs[block.pack]))
+            block if block.pack == NO_PACK else replace(block, pack=packs[block.pack])
             for block in entry.blocks
         ),
     )
 
 
-def _union(first: tuple[_T, ...], second: tuple[_T, ...]) -> tuple[_T, ...]:
-    return (*first, *(one for one in second if one not in first))
+def _union(first: tuple[_T, ...], second: tuple[_T, ...]) -> tuple[tuple[_T, ...], list[int]]:
+    """``first`` with what is new in ``second``, and where in it each of ``second`` is."""
+    known = frozenset(first)
+    union = (*first, *(one for one in second if one not in known))
+    # What is named twice is found where it stands first.
+    indexes = {one: index for index, one in reversed(tuple(enumerate(union)))}
+    return union, [indexes[one] for one in second]

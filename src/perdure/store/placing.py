@@ -18,8 +18,9 @@ from contextlib import contextmanager, suppress
 from blake3 import blake3
 
 from perdure.errors import CheckpointConflict, SaveRefused
+from perdure.store.dataset_reading import is_whole, read_blocks
 from perdure.store.gathering import OWN_PREFIX
-from perdure.store.manifest import BLOCK_BYTES, Entry, file_digest
+from perdure.store.manifest import Entry, file_digest
 from perdure.store.outside_decision import Content
 from perdure.store.packs import StoredBlock
 from perdure.store.posix_files import in_our_words, write_all
@@ -172,12 +173,9 @@ def content_of(place: Place, size: int) -> Content | None:
     """The first ``size`` bytes of the file at ``place``; None if they cannot be read."""
     try:
         with open_regular(place) as fd:
-            digests = []
-            for start in range(0, size, BLOCK_BYTES):
-                data = os.pread(fd, min(BLOCK_BYTES, size - start), start)
-                digests.append(blake3(data).digest())
-                if len(data) != min(BLOCK_BYTES, size - start):
-                    return None
+            digests = [blake3(data).digest() for data in read_blocks(fd, size)]
+            if not is_whole(digests, size):
+                return None
             return Content(size=size, digest=file_digest(digests))
     except (OSError, SaveRefused):
         return None

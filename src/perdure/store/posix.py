@@ -24,7 +24,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from perdure.errors import HomeError, StoreUnavailable
@@ -92,6 +92,13 @@ class PosixUpload:
         _sync_names(self._path)
         self.abort()
         return self._is_created
+
+    def replace(self) -> None:
+        """Make the object visible, whatever had its name; durable when it returns."""
+        self._sync()
+        with in_our_words("write", self._path):
+            self._temporary.rename(self._path)
+        _sync_names(self._path)
 
     def _sync(self) -> None:
         if self._fd < 0:
@@ -210,13 +217,8 @@ class PosixDriver:
 
     def put_if_absent(self, key: str, data: Data) -> bool:
         """Create ``key``; False if it exists."""
-        upload = self.upload(key)
-        try:
-            for piece in pieces(data):
-                upload.write(piece)
+        with self._written(key, data) as upload:
             return upload.commit()
-        finally:
-            upload.abort()
 
     def put(self, key: str, data: Data, *, in_place: bool = False) -> None:
         """Replace ``key``, whole and durably; ``in_place`` as `perdure.store.driver` says."""
@@ -224,22 +226,8 @@ class PosixDriver:
         self._refuse_unless_writing()
         if in_place and self._overwrite(path, b"".join(pieces(data))):
             return
-        with in_our_words("write", path):
-            temporary, fd = _create_temporary(path, self._access)
-            try:
-                size = 0
-                for piece in pieces(data):
-                    write_all(fd, piece, size)
-                    size += memoryview(piece).nbytes
-                os.fsync(fd)
-                temporary.rename(path)
-            except BaseException:
-                with suppress(OSError):
-                    temporary.unlink()
-                raise
-            finally:
-                os.close(fd)
-        _sync_names(path)
+        with self._written(key, data) as upload:
+            upload.replace()
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """The object's bytes, or a range of them."""
@@ -259,13 +247,11 @@ class PosixDriver:
 
     def list(self, prefix: str) -> Iterator[str]:
         """The keys below ``prefix``, sorted."""
-        folder = self._path(prefix) if check_prefix(prefix) else self.root
-        return self._walk(folder, f"{prefix}/" if prefix else "")
+        return self._walk(self._folder(prefix), f"{prefix}/" if prefix else "")
 
     def children(self, prefix: str) -> tuple[str, ...]:
         """The next parts below ``prefix``."""
-        folder = self._path(prefix) if check_prefix(prefix) else self.root
-        return tuple(name for name, _is_folder in _names_in(folder))
+        return tuple(name for name, _is_folder in _names_in(self._folder(prefix)))
 
     def delete(self, key: str) -> None:
         """Remove ``key``, and the folders that are empty then."""
@@ -324,8 +310,7 @@ class PosixDriver:
         self._refuse_unless_writing()
         newest = time.time() - older_than_seconds
         removed = 0
-        top = self._path(prefix) if check_prefix(prefix) else self.root
-        for folder, _folders, names in os.walk(top):
+        for folder, _folders, names in os.walk(self._folder(prefix)):
             for name in names:
                 path = Path(folder, name)
                 with suppress(OSError):
@@ -343,6 +328,21 @@ class PosixDriver:
 
     def _path(self, key: str) -> Path:
         return self.root / check_key(key)
+
+    def _folder(self, prefix: str) -> Path:
+        """The folder of the keys below ``prefix``."""
+        return self._path(prefix) if check_prefix(prefix) else self.root
+
+    @contextmanager
+    def _written(self, key: str, data: Data) -> Iterator[PosixUpload]:
+        """An upload of all of ``data``; given up behind the block, unless it got its name."""
+        upload = self.upload(key)
+        try:
+            for piece in pieces(data):
+                upload.write(piece)
+            yield upload
+        finally:
+            upload.abort()
 
     def _refuse_unless_writing(self) -> None:
         if not self._write:

@@ -39,16 +39,20 @@ class Record:
         return str(self.header.get("id", ""))
 
 
-def canonical_json(value: object) -> bytes:
+def canonical_json(value: object, *, errors: str = "strict") -> bytes:
     """``value`` as JSON with sorted keys and no spaces, in UTF-8: equal values, equal bytes.
 
+    Args:
+        value: what is written.
+        errors: what becomes of a lone surrogate, as `str.encode` says.
+
     Raises:
-        ValueError: NaN or infinity, or a lone surrogate.
+        ValueError: NaN or infinity, or a lone surrogate where that is an error.
     """
     text = json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
-    return text.encode("utf-8")
+    return text.encode("utf-8", errors)
 
 
 def encode_record(header: Mapping[str, Any], payload: bytes = b"") -> bytes:

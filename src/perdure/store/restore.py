@@ -183,12 +183,13 @@ class _Restore:
             raise self._twice(shown)
         self._places.add(place.absolute)
         found = look(place)
-        stamp = None if found is None else Stamp.of(found)
-        mode = None if found is None else found.st_mode
-        if root.kind is RootKind.SESSION:
-            action = self._session_action(entry, place, mode, stamp)
+        if found is None:
+            action = Action.CREATE
+        elif root.kind is RootKind.SESSION:
+            action = self._session_action(entry, place, found)
         else:
-            action = self._outside_action(entry, place, mode, stamp)
+            action = self._outside_action(entry, place, found)
+        stamp = None if found is None else Stamp.of(found)
         step = _Step(entry=entry, place=place, action=action, found=stamp)
         match action:
             case Action.CONFLICT:
@@ -201,24 +202,18 @@ class _Restore:
             case _:
                 self._steps.append(step)
 
-    def _session_action(
-        self, entry: Entry, place: Place, mode: int | None, stamp: Stamp | None
-    ) -> Action:
+    def _session_action(self, entry: Entry, place: Place, found: stat_result) -> Action:
         """In the session folder everything is the task's."""
-        if mode is None or stamp is None:
-            return Action.CREATE
+        mode = found.st_mode
         if entry.type is EntryType.FOLDER:
             return Action.LEAVE if S_ISDIR(mode) else Action.REPLACE
-        if entry.type is EntryType.FILE and S_ISREG(mode) and stamp.size == entry.size:
-            is_equal = content_of(place, stamp.size) == _content(entry)
+        if entry.type is EntryType.FILE and S_ISREG(mode) and found.st_size == entry.size:
+            is_equal = content_of(place, entry.size) == _content(entry)
             return Action.LEAVE if is_equal else Action.REPLACE
         return Action.REPLACE
 
-    def _outside_action(
-        self, entry: Entry, place: Place, mode: int | None, stamp: Stamp | None
-    ) -> Action:
-        if mode is None or stamp is None:
-            return Action.CREATE
+    def _outside_action(self, entry: Entry, place: Place, found: stat_result) -> Action:
+        mode = found.st_mode
         if entry.type is EntryType.FOLDER and S_ISDIR(mode):
             return Action.LEAVE
         if entry.type is EntryType.LINK and S_ISLNK(mode):
@@ -230,7 +225,7 @@ class _Restore:
         recorded = self._request.recorded.get(place.shown, frozenset()) | {saved}
         return outside_decision(
             saved,
-            _present(place, mode, stamp, saved, {content.size for content in recorded}),
+            _present(place, found, saved, {content.size for content in recorded}),
             recorded=recorded,
             windows=self._request.windows,
             choice=self._request.choice,
@@ -362,14 +357,13 @@ def _content(entry: Entry) -> Content:
     return Content(size=entry.size, digest=entry.digest)
 
 
-def _present(place: Place, mode: int, stamp: Stamp, saved: Content, sizes: set[int]) -> Present:
+def _present(place: Place, found: stat_result, saved: Content, sizes: set[int]) -> Present:
     """What is there, read only as far as the decision needs it."""
-    is_file = S_ISREG(mode)
+    is_file = S_ISREG(found.st_mode)
+    size = found.st_size
     return Present(
         is_file=is_file,
-        content=content_of(place, stamp.size) if is_file and stamp.size in sizes else None,
-        begins_with_saved=is_file
-        and stamp.size > saved.size
-        and content_of(place, saved.size) == saved,
-        changed_at_ns=stamp.ctime_ns,
+        content=content_of(place, size) if is_file and size in sizes else None,
+        begins_with_saved=is_file and size > saved.size and content_of(place, saved.size) == saved,
+        changed_at_ns=found.st_ctime_ns,
     )

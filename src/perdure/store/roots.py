@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from perdure.errors import SaveRefused
-from perdure.store.manifest import SESSION_ROOT, Root, RootKind
+from perdure.store.manifest import SESSION_ROOT, Root, RootKind, above
 from perdure.store.manifest_format import PATH_LIMIT_BYTES, stays_inside
 
 _FOLDER_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -60,9 +60,7 @@ class Place:
     @property
     def shown(self) -> str:
         """The path for people, and by which a lineage knows its outside files."""
-        if self.root.kind is RootKind.SESSION:
-            return self.path or "the session folder"
-        return f"{self.root.path.rstrip('/')}/{self.path}"
+        return self.root.shown(self.path) or "the session folder"
 
     @property
     def absolute(self) -> Path:
@@ -71,9 +69,7 @@ class Place:
 
     def parents(self) -> Iterator["Place"]:
         """The folders of the path that this is in, below the root."""
-        path = self.path
-        while "/" in path:
-            path = path.rpartition("/")[0]
+        for path in above(self.path):
             yield Place(root=self.root, base=self.base, path=path)
 
     def top(self) -> "Place":
@@ -146,7 +142,7 @@ class Roots:
         if root.kind is RootKind.SESSION:
             return Place(root=root, base=self.session, path=path)
         try:
-            return self.place(f"{root.path.rstrip('/')}/{path}")
+            return self.place(root.shown(path))
         except SaveRefused:
             return None
 

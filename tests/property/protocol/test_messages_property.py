@@ -23,9 +23,8 @@ from perdure.protocol import (
     TaskComplete,
     UnsetEnv,
     decode,
-    encode,
-    split_files,
 )
+from support.line_writing import encode, split_files
 
 NAMES = st.sampled_from(
     [

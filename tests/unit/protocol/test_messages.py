@@ -23,10 +23,9 @@ from perdure.protocol import (
     TaskComplete,
     UnsetEnv,
     decode,
-    encode,
-    split_files,
 )
-from perdure.protocol.messages import PATH_LIMIT_BYTES, STATE_LIMIT_BYTES, WRITE_LIMIT_BYTES
+from perdure.protocol.messages import PATH_LIMIT_BYTES, STATE_LIMIT_BYTES
+from support.line_writing import WRITE_LIMIT_BYTES, encode, split_files
 
 #: Verbatim from the source text.
 RFC_FILES = (

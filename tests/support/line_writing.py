@@ -11,7 +11,6 @@ from typing import assert_never
 from perdure.protocol.decoding import decode
 from perdure.protocol.lines import LINE_LIMIT_CHARACTERS
 from perdure.protocol.messages import (
-    WRITE_LIMIT_BYTES,
     CheckpointFiles,
     CheckpointSave,
     Env,
@@ -27,6 +26,9 @@ from perdure.protocol.messages import (
     TaskComplete,
     UnsetEnv,
 )
+
+#: Writes of at most this many bytes to a pipe are never torn by another writer (PIPE_BUF of Linux).
+WRITE_LIMIT_BYTES = 4096
 
 
 def encode(message: Message) -> str:
