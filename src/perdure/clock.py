@@ -33,6 +33,7 @@ class SystemClock:
         return datetime.now(UTC)
 
 
+MILLISECOND_NS = 1_000_000
 #: Waits between tries double up to this.
 LONGEST_PAUSE_SECONDS = 5.0
 
@@ -59,3 +60,12 @@ def from_text(text: str) -> datetime:
         msg = f"{text!r} has no offset from UTC"
         raise ValueError(msg)
     return moment.astimezone(UTC)
+
+
+def to_ns(text: str) -> int:
+    """The moment that `to_text` wrote, in nanoseconds since the epoch, whole milliseconds.
+
+    Raises:
+        ValueError: as `from_text`.
+    """
+    return int(from_text(text).timestamp() * 1000) * MILLISECOND_NS

@@ -16,7 +16,6 @@ from typing import Any
 from ulid import ULID
 
 from perdure.store.layout import LaunchId
-from perdure.store.log import Entry
 from perdure.worker.processes import TOKEN_VARIABLE
 from support.worker_runs import PLAIN_VARIABLES, JobRun, WorkerRun
 
@@ -37,9 +36,7 @@ def start_elsewhere(job: JobRun, refs: Sequence[Mapping[str, Any]]) -> WorkerRun
     ground = job.ground
     launch, token = LaunchId(str(ULID()).lower()), secrets.token_hex(16)
     intent = {"kind": "launch", "launch": launch, "token": token, "step": 1, "resources": {}}
-    log = job.log()
-    while not isinstance(log.append({**intent, "tasks": list(refs), "shares": False}), Entry):
-        pass
+    job.append({**intent, "tasks": list(refs), "shares": False})
     there = ground.root / "another-host"
     there.mkdir(exist_ok=True)
     out = there / f"{launch}.out"

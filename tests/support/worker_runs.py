@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import dedent
@@ -28,7 +28,7 @@ from perdure.store import layout
 from perdure.store.job_document import JobDocument, Options, Text
 from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
 from perdure.store.lineage import Lineage
-from perdure.store.log import Log
+from perdure.store.log import Entry, Log
 from perdure.store.manifest import Manifest
 from perdure.store.manifest_format import decode_manifest
 from perdure.store.opening import open_store
@@ -37,7 +37,7 @@ from perdure.template import Job, task_key
 from perdure.worker.job_records import JobRecords, LineageId
 from perdure.worker.loading import load
 from perdure.worker.output import read_log
-from perdure.worker.processes import TOKEN_VARIABLE, carrying
+from perdure.worker.processes import TOKEN_VARIABLE
 
 PATIENCE_SECONDS = 60.0
 PLAIN_VARIABLES = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LANG": "C.UTF-8"}
@@ -67,10 +67,6 @@ class Zygote:
         self._exits: dict[int, int] = {}
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     def start(self, request: Mapping[str, Any]) -> int:
         assert self._process.stdin is not None
@@ -237,11 +233,15 @@ class JobRun:
         log.read()
         return log
 
+    def append(self, header: Mapping[str, Any]) -> None:
+        """Put a record into the job's log, behind whatever others put meanwhile."""
+        log = self.log()
+        while not isinstance(log.append(header), Entry):
+            pass
+
     def wish(self, kind: str, **fields: Any) -> None:
         """Put a suspend, cancel or resume into the job's log."""
-        log = self.log()
-        while type(log.append({"kind": kind, "scope": {}, **fields})).__name__ != "Entry":
-            pass
+        self.append({"kind": kind, "scope": {}, **fields})
 
     def suspend(self, *, by: str = "user", now: bool = False) -> None:
         self.wish("suspend", by=by, now=now)
@@ -284,9 +284,7 @@ class JobRun:
             "shares": not refs if shares is None else shares,
             "resources": {},
         }
-        log = self.log()
-        while type(log.append(intent)).__name__ != "Entry":
-            pass
+        self.append(intent)
         return self._start(launch, token, environment or {}, enter or {}, is_real=is_real)
 
     def _start(
@@ -428,13 +426,6 @@ class JobRun:
         if worker.poll() is not None:
             assert text in self.text(worker), (self.text(worker), worker.said())
         return False
-
-
-@contextlib.contextmanager
-def left_over(token: str) -> Iterator[None]:
-    """Fails if a process carries the token afterwards."""
-    yield
-    wait_until("its processes are gone", lambda: not carrying(lambda t: t.startswith(token)))
 
 
 def python_step(

@@ -56,7 +56,8 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
     job = load(document)
     launch = LaunchId(options.launch)
     clock = SystemClock()
-    step = _step_of(store, document.job, launch)
+    records = JobRecords(store.driver, document.job, clock=clock, pause=pause)
+    step = _step_of(records, launch)
     options.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
     session_root = options.sessions / options.launch
     session_root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -80,7 +81,7 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
     imds = environment.get(_IMDS_VARIABLE)
     notice = document.options.notice
     source = notice_source(notice, imds_url=imds) if imds else notice_source(notice)
-    Launch(context, Wiring(pause=pause, notices=source)).run()
+    Launch(context, records, Wiring(pause=pause, notices=source)).run()
     with suppress(OSError):  # folders that are to be kept
         session_root.rmdir()
     if board.stops_all() is None:
@@ -131,11 +132,12 @@ def read_job(store: Store, job: JobId) -> JobDocument:
     return document
 
 
-def _step_of(store: Store, job: JobId, launch: LaunchId) -> int:
+def _step_of(records: JobRecords, launch: LaunchId) -> int:
     """The step that the launch's intent names."""
-    records = JobRecords(store.driver, job, clock=SystemClock(), pause=pause)
     records.refresh()
     intent = records.state.launches.get(launch)
     if intent is None:
-        raise JobMissing(f"job {job} has no launch {launch}", hint="Its worker has nothing to do.")
+        raise JobMissing(
+            f"job {records.job} has no launch {launch}", hint="Its worker has nothing to do."
+        )
     return int(intent.step)

@@ -24,7 +24,6 @@ from typing import Any
 from perdure.engines.base import LaunchRequest
 from perdure.errors import EngineRefused
 from perdure.worker.host import describe_process, is_gone
-from perdure.worker.keeper import is_of_launch
 from perdure.worker.processes import TOKEN_VARIABLE, carrying
 
 #: ``-P``: what lies in the work folder is not imported.
@@ -100,7 +99,7 @@ class LocalEngine:
 
     def find(self, token: str) -> Mapping[str, Any] | None:
         """The worker's first process, by its token."""
-        found = carrying(lambda carried: is_of_launch(carried, token) and carried == token)
+        found = carrying(lambda carried: carried == token)
         first = min(found, key=lambda info: info.started, default=None)
         return {"engine": "local", **describe_process(first.pid)} if first is not None else None
 

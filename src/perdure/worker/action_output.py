@@ -118,7 +118,6 @@ class ActionOutput:
         self.process: ActionProcess | None = None
         self.pid: int | None = None
         self.spawn_error = ""
-        self.has_no_process = False
 
     def follow(self, messages_file: "Followed") -> None:
         """Listen to this file, too, as it grows."""
@@ -188,7 +187,7 @@ class ActionOutput:
 
     def record(self, text: str) -> None:
         """A line that openjd-sessions says itself (banners, exits), hidden where it must be."""
-        self._log.write(text.encode("utf-8", "backslashreplace") + b"\n")
+        self._log.say(text)
 
     def _write(self, data: bytes) -> None:
         """Log whole lines; hold back the last one until it ends or gets long."""

@@ -82,12 +82,7 @@ def run_action(context: LaunchContext, session: OpenJdSession, order: ActionOrde
         events=events,
         hearing=order.hearing,
     )
-    tree = ActionTree(
-        token,
-        pid=lambda: output.pid,
-        waited_for=lambda: context.waited_for,
-        may_leave=order.may_leave,
-    )
+    tree = ActionTree(token, pid=lambda: output.pid, may_leave=order.may_leave)
     order.on_tree(tree)
     attempt = _machine(order.resolved)
     surroundings = Surroundings(
@@ -104,7 +99,7 @@ def run_action(context: LaunchContext, session: OpenJdSession, order: ActionOrde
         output.follow(order.messages_file)
     with _interruptible(context, order, events):
         order.start(output)
-        if output.has_no_process and not output.spawn_error:
+        if output.process is None and not output.spawn_error:
             return ActionResult(facts=Facts(exit_code=0), failure=None, ran_seconds=0.0)
         facts = ActionRun(attempt, lambda: output.process, surroundings).run()
     session.wait_idle()

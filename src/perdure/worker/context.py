@@ -29,7 +29,6 @@ class LaunchContext:
         session_root: where session folders are made.
         path_mapping: the library's rules.
         oom, watch: the cgroup's counter of kills; the watch of messages files.
-        waited_for: children whose exits are collected by whoever started them.
     """
 
     document: JobDocument
@@ -45,7 +44,6 @@ class LaunchContext:
     environment: Mapping[str, str]
     session_root: Path
     path_mapping: Sequence[Any] = ()
-    waited_for: frozenset[int] = frozenset()
     oom: OomCounter = field(default_factory=OomCounter)
     watch: FolderWatch = field(default_factory=FolderWatch)
     _tokens: "count[int]" = field(default_factory=lambda: count(1))

@@ -7,7 +7,7 @@ Source: proc(5): /proc/sys/kernel/random/boot_id, /proc/PID/stat field 22, /proc
 """
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -42,11 +42,27 @@ def this_host() -> HostIdentity:
 def process_started(pid: int) -> int | None:
     """When process ``pid`` started, in clock ticks since boot; None when it is gone or a zombie."""
     try:
-        stat = (_PROC / str(pid) / "stat").read_bytes()
+        _, fields = read_stat(pid)
     except (FileNotFoundError, ProcessLookupError):
         return None
-    fields = stat[stat.rindex(b")") + 2 :].split()
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+    return None if is_over(fields) else int(fields[19])
+
+
+def read_stat(pid: int) -> tuple[bytes, list[bytes]]:
+    """The name of process ``pid``, and its fields in /proc/PID/stat from field 3 (its state) on.
+
+    Raises:
+        OSError: it is gone, or may not be looked at.
+    """
+    with open(f"{_PROC}/{pid}/stat", "rb") as file:  # noqa: PTH123 - for each process
+        stat = file.read()
+    opening, closing = stat.index(b"("), stat.rindex(b")")
+    return stat[opening + 1 : closing], stat[closing + 2 :].split()
+
+
+def is_over(fields: Sequence[bytes]) -> bool:
+    """Whether the process of these fields has ended, and only its exit is yet to be collected."""
+    return fields[0] in (b"Z", b"X")
 
 
 def describe_process(pid: int) -> dict[str, Any]:

@@ -4,9 +4,8 @@ Theory of operation. The process that the engine starts becomes the keeper befor
 imported: it makes itself a child subreaper, forks the worker, and waits. A worker that dies of
 SIGKILL leaves its task's processes to the nearest subreaper above: the keeper, which kills whatever
 descends from it or carries the launch's token, until nothing is left, and exits as the worker did.
-Signals that the engine sends to the keeper are passed on. A keeper that is killed itself is noticed
-by the worker (`is_kept`), which goes on; what is then left over after its own death is ended by the
-next command, by the token.
+Signals that the engine sends to the keeper are passed on. A worker whose keeper is killed goes on;
+what is then left over after its own death is ended by the next command, by the token.
 
 Memory: an interpreter with nothing imported, about 10 MB.
 
@@ -109,11 +108,10 @@ def _below(root: int, token: str) -> list[ProcessInfo]:
     return descendants(root, [info for info in everything if info.pid not in others])
 
 
-def end_actions(token: str, *, waited_for: frozenset[int]) -> int:
+def end_actions(token: str) -> int:
     """Kill whatever this launch's actions left: all that descends from this process.
 
-    For the worker itself; what it started for itself (see `tree`) and ``waited_for`` are spared.
-    Blocks.
+    For the worker itself; what it started for itself (see `tree`) is spared. Blocks.
     """
     own_session = os.getsid(0)
 
@@ -123,19 +121,13 @@ def end_actions(token: str, *, waited_for: frozenset[int]) -> int:
             for info in descendants(os.getpid())
             if info.session != own_session and token_of(info.pid) != token
         ]
-        escaped = carrying(lambda carried: carried.startswith(f"{token}."))
-        return [info for info in below + escaped if info.pid not in waited_for]
+        return below + carrying(lambda carried: carried.startswith(f"{token}."))
 
-    killed = kill_until_gone(left, waited_for=waited_for)
-    reap_children(waited_for)
+    killed = kill_until_gone(left)
+    reap_children()
     return killed
 
 
 def is_of_launch(carried: str, token: str) -> bool:
     """Whether a process with the token ``carried`` belongs to the launch of ``token``."""
     return carried == token or carried.startswith(token + ".")
-
-
-def is_kept(parent: int) -> bool:
-    """Whether the keeper (the parent at the worker's start) still lives."""
-    return os.getppid() == parent

@@ -59,9 +59,6 @@ from perdure.worker.ticker import Ticker, TickerParts, fold_wishes
 from perdure.worker.tree import Hold
 from perdure.worker.windows import windows
 
-#: Outcomes after which the end of the attempt's log goes into the store.
-_KEEP_END = frozenset(AttemptState) - {AttemptState.SUCCEEDED}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
@@ -79,14 +76,18 @@ class Wiring:
 
 
 class Launch:
-    """Runs one launch; used once."""
+    """Runs one launch; used once.
 
-    def __init__(self, context: LaunchContext, wiring: Wiring) -> None:
+    Args:
+        context: what all parts share.
+        records: the view of the job, as far as it was read; for the thread of `run` alone.
+        wiring: see there.
+    """
+
+    def __init__(self, context: LaunchContext, records: JobRecords, wiring: Wiring) -> None:
         self._context = context
         self._wiring = wiring
-        self._records = JobRecords(
-            context.driver, context.job_id, clock=context.clock, pause=wiring.pause
-        )
+        self._records = records
         self._step = StepKey(context.step.index)
         self._sessions = StepSessions(context)
         self._ends = EndsFile(context.driver, layout.ends(context.job_id, context.launch))
@@ -300,7 +301,6 @@ class Launch:
         """A session in which something did not succeed is closed; the log's end is kept."""
         if outcome.state is not AttemptState.SUCCEEDED:
             self._sessions.close()
-        if outcome.state in _KEEP_END:
             with suppress(PerdureError):
                 self._ends.add(
                     order.lineage.step,
@@ -405,11 +405,8 @@ class Launch:
                     context.driver, layout.heartbeat(context.job_id, context.launch)
                 ),
                 journal=context.journal,
-                log=Log(
-                    context.driver,
-                    layout.job_log(context.job_id),
-                    clock=context.clock,
-                    pause=self._wiring.pause,
+                records=JobRecords(
+                    context.driver, context.job_id, clock=context.clock, pause=self._wiring.pause
                 ),
                 board=context.board,
                 about=self._about,
@@ -456,4 +453,4 @@ class Launch:
             tree.release(Hold.OWNERSHIP)
 
     def _told(self, text: str) -> None:
-        self._context.log.write(f"perdure: {text}\n".encode())
+        self._context.log.say(f"perdure: {text}")

@@ -55,6 +55,10 @@ class OutputLog:
             piece, data = data[: self._room], data[self._room :]
             self._write(piece)
 
+    def say(self, text: str) -> None:
+        """Add a line that no task printed."""
+        self.write(text.encode("utf-8", "backslashreplace") + b"\n")
+
     def begin_attempt(self) -> int:
         """The offset at which an attempt's output begins; its end is collected anew."""
         self._end.clear()

@@ -15,12 +15,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from perdure.worker.host import process_started
+from perdure.worker.host import is_over, process_started, read_stat
 
 #: The variable that every process of a launch carries.
 TOKEN_VARIABLE = "PERDURE_TOKEN"  # noqa: S105 - a name, not a secret
 _PR_SET_CHILD_SUBREAPER = 36
-_PR_SET_PDEATHSIG = 1
 #: Rounds of "kill all that is found" before a tree that keeps forking is given up.
 MAX_KILL_ROUNDS = 200
 _ROUND_SECONDS = 0.01
@@ -51,20 +50,17 @@ def processes() -> list[ProcessInfo]:
 
 def _process_info(pid: int) -> ProcessInfo | None:
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            stat = file.read()
+        name, fields = read_stat(pid)
     except OSError:
         return None
-    opening, closing = stat.index(b"("), stat.rindex(b")")
-    fields = stat[closing + 2 :].split()
-    if fields[0] in (b"Z", b"X"):
+    if is_over(fields):
         return None
     return ProcessInfo(
         pid=pid,
         parent=int(fields[1]),
         group=int(fields[2]),
         session=int(fields[3]),
-        name=stat[opening + 1 : closing].decode("utf-8", "replace"),
+        name=name.decode("utf-8", "replace"),
         started=int(fields[19]),
     )
 
@@ -208,7 +204,7 @@ def send(info: ProcessInfo, number: signal.Signals) -> bool:
     return False
 
 
-def reap_children(waited_for: frozenset[int]) -> None:
+def reap_children(waited_for: frozenset[int] = frozenset()) -> None:
     """Collect the exits of adopted orphans, leaving the children that others wait for.
 
     Only zombies are collected, and only by their own pid: the exit of a child that somebody waits
@@ -223,9 +219,7 @@ def reap_children(waited_for: frozenset[int]) -> None:
 
 def _is_zombie_of(pid: int, parent: int) -> bool:
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            stat = file.read()
+        _, fields = read_stat(pid)
     except OSError:
         return False
-    fields = stat[stat.rindex(b")") + 2 :].split()
     return fields[0] == b"Z" and int(fields[1]) == parent

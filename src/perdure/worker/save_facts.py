@@ -16,7 +16,7 @@ class SaveFacts:
         after_notice_durable: whether that one was committed.
         problem: why the last save was not committed, or "".
         resume_status: as reported, or None.
-        reported, kept: values.
+        kept: values.
         learned_seconds: how long the last capture and commit took.
         declared_bytes: of the files declared so far, as they were when they were declared.
         bytes_per_second: at which such files were stored, where enough were.
@@ -33,7 +33,6 @@ class SaveFacts:
     after_notice_durable: bool = False
     problem: str = ""
     resume_status: str | None = None
-    reported: list[int] = field(default_factory=list)
     kept: set[int] = field(default_factory=set)
     learned_seconds: float | None = None
     declared_bytes: int = 0

@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from perdure.clock import Clock
 from perdure.errors import CheckpointTorn, OutOfSpace, PerdureError
@@ -49,6 +49,8 @@ from perdure.store.manifest_format import encode_manifest
 from perdure.store.merging import changed, merge
 from perdure.worker.save_facts import SaveFacts
 from perdure.worker.save_queue import DeclaredSet, QueuedSave, QueuedValues, SaveQueue
+
+_T = TypeVar("_T")
 
 COMMIT_FILE = "checkpoint_committed.json"
 #: So much must be stored at once to tell how fast the store is.
@@ -185,7 +187,6 @@ class Saves:
         self._start()
 
     def _queue_value(self, event: ValueReported) -> None:
-        self.facts.reported.append(event.value)
         self._generations[event.value] = self._declared.generation
         self._with.note(Kind.REPORTED, {"values": [event.value]}, False)
         values = QueuedValues(values=(event.value,), dataset=self._declared.dataset)
@@ -304,11 +305,17 @@ class Saves:
                 self._capture.drop(queued.frozen)
             self._values_kept(numbers, None, None)
             return True
+        if not self._keep_files(queued, numbers):
+            self._queue.owe(replace(queued, values=numbers))
+            return False
+        return True
+
+    def _keep_files(self, queued: QueuedValues, numbers: tuple[int, ...]) -> bool:
+        """Commit a support with the values' files; whether it is durable, and they are kept."""
         last = self._last_save
         frozen = queued.frozen or self._freeze(last.save if last else 0, queued.dataset)
         captured = self._captured(frozen, f"values {_listed(numbers)} are not kept yet, files")
         if isinstance(captured, PerdureError):
-            self._queue.owe(replace(queued, values=numbers))
             return False
         manifest = captured.manifest
         if self._kept is not None:
@@ -316,7 +323,6 @@ class Saves:
         if last is not None:
             other = changed(last, captured.manifest)
             if other:
-                self._queue.owe(replace(queued, values=numbers))
                 self._note(
                     "kept",
                     f"values {_listed(numbers)} are not kept before the next save:"
@@ -327,7 +333,6 @@ class Saves:
         manifest = _as_taken(manifest, captured)
         sequence = self._commit(manifest, numbers, is_support=True)
         if sequence is None:
-            self._queue.owe(replace(queued, values=numbers))
             return False
         self._kept = manifest
         self._values_kept(numbers, sequence, manifest)
@@ -336,13 +341,7 @@ class Saves:
     def _captured(self, frozen: Frozen, what: str) -> CapturedSave | PerdureError:
         """The bytes, durable; or why they could not be taken, which is noted."""
         try:
-            try:
-                captured = self._capture.take(frozen)
-            except OutOfSpace as error:
-                if not self._with.make_room(None):
-                    raise
-                self._note("save", f"{error.message}: older checkpoints were pruned")
-                captured = self._capture.take(frozen)
+            captured = self._with_room(lambda: self._capture.take(frozen), in_flight=None)
         except PerdureError as error:
             is_torn = isinstance(error, CheckpointTorn)
             self.facts.torn += is_torn
@@ -376,13 +375,7 @@ class Saves:
 
     def _put(self, manifest: Manifest, header: dict[str, object], payload: bytes) -> int | None:
         try:
-            try:
-                sequence = self._with.put(header, payload)
-            except OutOfSpace as error:
-                if not self._with.make_room(manifest):
-                    raise
-                self._note("save", f"{error.message}: older checkpoints were pruned")
-                sequence = self._with.put(header, payload)
+            sequence = self._with_room(lambda: self._with.put(header, payload), in_flight=manifest)
         except PerdureError as error:
             self._not_put(error)
             return None
@@ -390,6 +383,16 @@ class Saves:
             self.facts.problem = "another worker owns the task"
             self._with.lost()
         return sequence
+
+    def _with_room(self, store: Callable[[], _T], *, in_flight: Manifest | None) -> _T:
+        """What ``store`` gives; without space once more, where pruning made some."""
+        try:
+            return store()
+        except OutOfSpace as error:
+            if not self._with.make_room(in_flight):
+                raise
+            self._note("save", f"{error.message}: older checkpoints were pruned")
+            return store()
 
     def _not_put(self, error: PerdureError) -> None:
         self.facts.problem = error.message

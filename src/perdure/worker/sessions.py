@@ -69,7 +69,7 @@ class StepSessions:
             return
         while session.entered:
             self._leave(session)
-        end_actions(self._context.token, waited_for=self._context.waited_for)
+        end_actions(self._context.token)
         session.close()
 
     def resolved_task(self, *, is_resume: bool) -> ResolvedAction:
@@ -101,7 +101,7 @@ class StepSessions:
         )
 
     def _record(self, text: str) -> None:
-        self._context.log.write(text.encode("utf-8", "backslashreplace") + b"\n")
+        self._context.log.say(text)
 
     def _enter(self, session: OpenJdSession) -> NotStarted | None:
         for environment in (*self._context.job.environments, *self._context.step.environments):
@@ -177,7 +177,7 @@ class StepSessions:
         return next((e for e in everything if e.identifier == identifier), None)
 
     def _note(self, text: str) -> None:
-        self._context.log.write(f"perdure: {text}\n".encode())
+        self._context.log.say(f"perdure: {text}")
 
 
 def _why(environment: Environment, result: ActionResult) -> str:

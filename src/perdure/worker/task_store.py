@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from perdure.clock import Clock, from_text
+from perdure.clock import Clock, from_text, to_ns
 from perdure.errors import PerdureError
 from perdure.policy.retention import Retention, Stock, Stored, victims, victims_when_full
 from perdure.protocol.dataset import Dataset
@@ -83,6 +83,7 @@ class TaskStore:
     plan: TaskStorePlan
     _manifests: dict[int, Manifest] = field(default_factory=dict)
     _capture: Capture | None = None
+    _lineage: Lineage | None = None
     _dirs: set[str] = field(default_factory=set)
 
     @property
@@ -93,7 +94,10 @@ class TaskStore:
 
     def lineage(self) -> Lineage:
         """The lineage as far as its log was read."""
-        return fold_lineage(self.plan.log.entries, share=self.plan.share)
+        log = self.plan.log
+        if self._lineage is None or self._lineage.last != log.last:
+            self._lineage = fold_lineage(log.entries, share=self.plan.share)
+        return self._lineage
 
     def manifest(self, number: int) -> Manifest:
         """The manifest of a checkpoint, read once.
@@ -383,6 +387,6 @@ def _moment(text: str) -> datetime:
 def _nanoseconds(text: str) -> int | None:
     """Nanoseconds since the epoch, rounded down, or None."""
     try:
-        return int(from_text(text).timestamp() * 1000) * 1_000_000
+        return to_ns(text)
     except ValueError:
         return None

@@ -19,10 +19,10 @@ from perdure.journal.heartbeat import Heartbeat
 from perdure.journal.writer import JournalWriter
 from perdure.policy import stops as policy_stops
 from perdure.policy.outcome import By
-from perdure.store.job_log import JobLogState, Wish
+from perdure.store.job_log import Wish
 from perdure.store.layout import LaunchId, StepKey, TaskKey
-from perdure.store.log import Entry, Log
 from perdure.worker.claiming import is_still_counted
+from perdure.worker.job_records import JobRecords
 from perdure.worker.machine import Intent
 from perdure.worker.notices import POLL_SECONDS, HostNotice, Source
 from perdure.worker.stops import Stop, StopBoard, wish
@@ -39,7 +39,7 @@ class TickerParts:
     """What the ticker works with.
 
     Attributes:
-        log: the job's log, for this thread alone.
+        records: the view of the job's log, for this thread alone.
         about: what the heartbeat says beside its counter.
         hold, resume: stop the running task and let it run on.
         notices: the host's notices, or None.
@@ -51,7 +51,7 @@ class TickerParts:
     interval_seconds: float
     heartbeat: Heartbeat
     journal: JournalWriter
-    log: Log
+    records: JobRecords
     board: StopBoard
     about: Callable[[], dict[str, object]]
     hold: Callable[[], None]
@@ -65,7 +65,6 @@ class Ticker:
 
     def __init__(self, parts: TickerParts) -> None:
         self._with = parts
-        self._state = JobLogState()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="perdure-ticker", daemon=True)
         self._beat_at = 0.0
@@ -118,17 +117,17 @@ class Ticker:
     def _look(self, now: float) -> None:
         """Read the job's log on; hold the task while the store is out of reach for too long."""
         try:
-            new = self._with.log.read()
+            new = self._with.records.refresh()
         except PerdureError:
             if now - self._seen_at > HOLD_AFTER_INTERVALS * self._with.interval_seconds:
                 self._hold("the store is out of reach")
             return
         self._seen_at = now
-        self._state.read(new)
+        state = self._with.records.state
         is_awake = self._is_held and self._is_still_counted()
         if new or is_awake:
-            self._with.board.replace_wishes(stops_of(self._state.wishes))
-        if self._with.launch in self._state.seals:
+            self._with.board.replace_wishes(stops_of(state.wishes))
+        if self._with.launch in state.seals:
             self._seal_seen()
         elif is_awake:
             self._is_held = False
@@ -137,8 +136,9 @@ class Ticker:
 
     def _is_still_counted(self) -> bool:
         """Whether no seal of this launch stands, by a record of its own; else False."""
+        records = self._with.records
         try:
-            return is_still_counted(self._with.log, self._state, self._with.launch)
+            return is_still_counted(records.log, records.state, self._with.launch)
         except (HomeError, OutOfSpace):
             return False
 
@@ -180,11 +180,11 @@ class Ticker:
     def _record_host_stop(self, action: str) -> None:
         """Nothing new is started on a host that is to go; the same line elsewhere lifts it."""
         record = {"kind": "suspend", "scope": {}, "by": By.HOST.value, "reason": action}
+        records = self._with.records
         with suppress(PerdureError):
-            self._state.read(self._with.log.read())
-            while fold_wishes(self._state.wishes).stopped() is None:
-                result = self._with.log.append(record)
-                self._state.read([result if isinstance(result, Entry) else result.by])
+            records.refresh()
+            while fold_wishes(records.state.wishes).stopped() is None:
+                records.append(record)
 
 
 def stops_of(wishes: list[Wish]) -> list[Stop]:

@@ -45,7 +45,6 @@ class ActionTree:
     Args:
         token: that the action's processes carry.
         pid: the action's process, once there is one; it leads its own group and session.
-        waited_for: children of the worker whose exits somebody else collects.
         may_leave: an environment's action may leave servers behind, unless it was killed; they
             end with the session.
     """
@@ -55,13 +54,11 @@ class ActionTree:
         token: str,
         *,
         pid: Callable[[], int | None],
-        waited_for: Callable[[], frozenset[int]] = frozenset,
         may_leave: bool = False,
     ) -> None:
         self._token = token
         self._launch_token = token.partition(".")[0]
         self._pid = pid
-        self._waited_for = waited_for
         self._may_leave = may_leave
         self._children_before = children_of_this_process()
         self._holds: list[Hold] = []
@@ -95,7 +92,7 @@ class ActionTree:
         if self._may_leave or self._is_gone():
             return 0
         pid = self._pid()
-        waited_for = self._waited_for() | (frozenset({pid}) if pid is not None else frozenset())
+        waited_for = frozenset({pid}) if pid is not None else frozenset()
         killed = kill_until_gone(self.find, waited_for=waited_for)
         reap_children(waited_for)
         return killed

@@ -9,12 +9,10 @@ Source: docs/decisions/048.
 
 from collections.abc import Callable
 
-from perdure.clock import from_text
+from perdure.clock import MILLISECOND_NS, to_ns
 from perdure.store.layout import LaunchId
 from perdure.store.outside_decision import Window
 from perdure.worker.claiming import LineageView
-
-_MILLISECOND_NS = 1_000_000
 
 
 def windows(view: LineageView, sealed_at: Callable[[LaunchId], str]) -> tuple[Window, ...]:
@@ -29,16 +27,12 @@ def windows(view: LineageView, sealed_at: Callable[[LaunchId], str]) -> tuple[Wi
         begun, outcome = past.account.begun, past.account.outcome
         if begun is None:
             continue
-        began_at_ns = _ns(str(begun["at"]))
+        began_at_ns = to_ns(str(begun["at"]))
         seen = str((outcome or {}).get("at", ""))
         end = seen or sealed_at(past.claim.launch)
         # Moments are written in whole milliseconds, rounded down.
-        ended_at_ns = _ns(end) + _MILLISECOND_NS if end else began_at_ns
+        ended_at_ns = to_ns(end) + MILLISECOND_NS if end else began_at_ns
         found.append(
             Window(began_at_ns=began_at_ns, ended_at_ns=ended_at_ns, is_end_known=bool(seen))
         )
     return tuple(found)
-
-
-def _ns(text: str) -> int:
-    return int(from_text(text).timestamp() * 1000) * _MILLISECOND_NS

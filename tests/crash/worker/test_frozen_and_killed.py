@@ -28,7 +28,8 @@ CHUNK = {
 }
 
 #: Renders values, each written down outside; the first attempt saves without end at 3, the second
-#: waits at 5 to be let go.
+#: waits at 5 to be let go. It ends with its last save committed: what is still queued at an exit
+#: with 0 is dropped.
 RENDER = """
     first, _, last = sys.argv[1].partition("-")
     def wait_for(name):
@@ -49,7 +50,7 @@ RENDER = """
             file.write(f"{value}\\n")
         write(f"frames/{value}", f"frame {value}"); files(f"frames/{value}"); complete(value)
         save(f"{value + 1} 0")
-    wait_for("go")
+    committed(int(last or first) - int(first) + 1)
 """
 
 

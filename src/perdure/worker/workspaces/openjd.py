@@ -31,8 +31,6 @@ from perdure.template import Environment, Job, Step, Symbols, TaskParameters
 from perdure.worker.action_output import ActionOutput
 from perdure.worker.workspaces import openjd_subprocess
 
-#: How `mkstemp` names the scripts and rules that the library puts into the session folder.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionPlan:
@@ -203,7 +201,6 @@ class OpenJdSession:
         """Where the library refused before there was a process, say so like a failed start."""
         if output.process is not None:
             return
-        output.has_no_process = True
         self._is_idle.set()
         if self.failure is not None:
             output.spawn_failed(self.failure)
