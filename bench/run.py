@@ -57,7 +57,7 @@ steps:
 - name: Loop
   script:
     actions:
-      onRun: &run
+      onRun:
         command: python3
         args: ["{{Task.File.Loop}}"]
         checkpointCancelation:
@@ -84,7 +84,7 @@ steps:
         print("first line at", time.time(), flush=True)
         while True:
             time.sleep(1)
-""".replace("&run\n", "\n")
+"""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,6 @@ def places() -> Iterator[dict[str, str]]:
             **os.environ,
             "PERDURE_HOME": f"{name}/home",
             "PERDURE_CACHE": f"{name}/cache",
-            "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         }
 
 

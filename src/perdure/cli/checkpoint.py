@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from perdure.cli.checkpoint_naming import NamedCheckpoint
     from perdure.store.manifest import Entry, Manifest
 
-_CONTEXT = {"help_option_names": ["-h", "--help"]}
 _TYPES = {"f": "file", "d": "folder", "l": "link", "a": "absent"}
 _KEPT = {"": "bytes", "i": "input", "r": "record"}
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -27,7 +26,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obj
 _DAMAGED_EXIT = 3
 
 
-@click.group(context_settings=_CONTEXT)
+@click.group()
 def checkpoint() -> None:
     """Look into one checkpoint, take its files out, pin it, export it.
 
@@ -44,7 +43,7 @@ def _command(
         decorated: Any = where_options(function)
         for option in reversed((click.argument("name", metavar="JOB/TASK@N"), *options)):
             decorated = option(decorated)
-        command: click.Command = checkpoint.command(context_settings=_CONTEXT)(decorated)
+        command: click.Command = checkpoint.command()(decorated)
         return command
 
     return decorate
@@ -358,7 +357,7 @@ def export(**given: Any) -> int:
 _ABOUT = ("job", "step", "task", "key", "sequence", "committed_at", "content", "state", "file")
 
 
-@checkpoint.command("import", context_settings=_CONTEXT)
+@checkpoint.command("import")
 @click.argument("name", metavar="JOB/TASK")
 @click.argument("file", type=click.Path(path_type=Path))
 @_JSON

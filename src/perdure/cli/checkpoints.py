@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from perdure.manager.facts import CheckpointFacts
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.argument("job")
 @click.option("--task", metavar="T", help="Only of this task: Step[Frame=12], or its key.")
 @click.option("--all", "show_all", is_flag=True, help="Also those that were pruned.")

@@ -24,7 +24,7 @@ _LINE = re.compile(r"Fibonacci number (\d+) is (\d+)|Final answer.*")
 _DEADLINE_SECONDS = 120.0
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 def demo() -> int:
     """Show a job that is suspended, killed, and goes on each time from its last save."""
     with tempfile.TemporaryDirectory(prefix="perdure-demo-") as name:

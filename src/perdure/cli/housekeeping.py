@@ -19,14 +19,13 @@ if TYPE_CHECKING:
     from perdure.store.job_document import JobDocument
     from perdure.store.layout import JobId
 
-_CONTEXT = {"help_option_names": ["-h", "--help"]}
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 _DAMAGED_EXIT = 8
 #: Temporary names that were left so long ago are nobody's any more.
 _LEFT_SECONDS = 3600.0
 
 
-@click.command(context_settings=_CONTEXT)
+@click.command()
 @click.argument("jobs", nargs=-1, metavar="[JOB]...")
 @click.option("--older", metavar="AGE", help="Jobs that ended so long ago: 30d, 12h.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -111,9 +110,10 @@ def _may_remove(
     """Whether a person wants it: unfinished jobs, and those of an age, are asked about."""
     from perdure.errors import UsageError
 
-    unfinished = [d for d in documents if not _has_ended(looked, d)]
-    asked = documents if is_old else unfinished
-    if given["yes"] or not asked:
+    if given["yes"]:
+        return True
+    asked = documents if is_old else [d for d in documents if not _has_ended(looked, d)]
+    if not asked:
         return True
     names = ", ".join(f"{d.job} ({plain(d.name)})" for d in asked)
     if not sys.stdin.isatty() or given["as_json"]:
@@ -168,7 +168,7 @@ def _finish_removals(looked: "Looked") -> list[str]:
     return list(jobs)
 
 
-@click.command(context_settings=_CONTEXT)
+@click.command()
 @click.argument("job", required=False)
 @_JSON
 @where_options
@@ -236,7 +236,7 @@ def _usage(looked: "Looked", job: "JobId") -> dict[str, Any]:
     }
 
 
-@click.command(context_settings=_CONTEXT)
+@click.command()
 @click.argument("job", required=False)
 @_JSON
 @where_options
@@ -277,7 +277,7 @@ def _jobs_meant(looked: "Looked", name: str | None) -> "tuple[JobId, ...]":
     return (looked.job(name).job,)
 
 
-@click.command(context_settings=_CONTEXT)
+@click.command()
 @_JSON
 @where_options
 def repair(**given: Any) -> int:

@@ -7,7 +7,6 @@ from perdure.cli.naming import find_job
 from perdure.cli.places import Places
 from perdure.engines.local import LocalEngine
 from perdure.manager.job_view import JobView
-from perdure.store.opening import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +15,7 @@ class OpenJob:
 
     managed: Managed
     view: JobView
-    store: Store
+    engine: LocalEngine
 
 
 def open_job(where: Places, name: str, *, write: bool) -> OpenJob:
@@ -27,6 +26,7 @@ def open_job(where: Places, name: str, *, write: bool) -> OpenJob:
     """
     store = where.open(write=write)
     managed = without_terminal(where, store, find_job(store, name))
-    view = view_of(managed, LocalEngine())
+    engine = LocalEngine()
+    view = view_of(managed, engine)
     view.refresh()
-    return OpenJob(managed=managed, view=view, store=store)
+    return OpenJob(managed=managed, view=view, engine=engine)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _FOLLOW_SECONDS = 0.2
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.argument("job")
 @click.argument("task", required=False)
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only attempt N.")

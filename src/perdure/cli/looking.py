@@ -12,7 +12,7 @@ from perdure.cli.places import Places
 from perdure.clock import Clock, SystemClock, pause
 from perdure.database.cache import Cache, CachedFacts, ListedJob
 from perdure.manager.facts import FACTS_VERSION, JobFacts, from_json
-from perdure.manager.job_status import JobStatus, look, status_of
+from perdure.manager.job_status import JobStatus, status_now
 from perdure.manager.positions import Positions, is_current, positions_from_json
 from perdure.store.job_document import JobDocument
 from perdure.store.opening import Store
@@ -41,8 +41,7 @@ class Looked:
     def status(self, document: JobDocument, *, every_attempt: bool = False) -> JobStatus:
         """The job's status now."""
         facts = self.facts(document, every_attempt=every_attempt)
-        now = look(self.store.driver, document.job, facts, self.clock.now())
-        return status_of(document, facts, now)
+        return status_now(self.store.driver, document, facts, self.clock.now())
 
     def facts(self, document: JobDocument, *, every_attempt: bool = False) -> JobFacts:
         """What the store says about the job."""
@@ -114,11 +113,10 @@ class Watching:
         """The status now."""
         from perdure.manager.facts_reading import read_facts
 
-        driver, job = self._looked.store.driver, self._document.job
-        if self._known is None or not is_current(driver, job, self._known[1]):
+        driver, document = self._looked.store.driver, self._document
+        if self._known is None or not is_current(driver, document.job, self._known[1]):
             self._known = read_facts(self._view)
-        facts = self._known[0]
-        return status_of(self._document, facts, look(driver, job, facts, self._looked.clock.now()))
+        return status_now(driver, document, self._known[0], self._looked.clock.now())
 
 
 def look_into(places: Places, *, write: bool = False) -> Looked:

@@ -160,10 +160,16 @@ def listening(orders: Orders) -> Iterator[None]:
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def resume_record(scope: Mapping[str, Any], lifts: int, on_conflict: str | None) -> dict[str, Any]:
-    """A person's resume, as the job's log has it."""
+def put_resume(view: JobView, scope: Mapping[str, Any], on_conflict: str | None) -> bool:
+    """Record a person's resume; False where somebody stopped the job anew meanwhile."""
+    lifts = view.stops.lifts()
     record = {"kind": "resume", "scope": dict(scope), "lifts": lifts}
-    return record if on_conflict is None else {**record, "on_conflict": on_conflict}
+    if on_conflict is not None:
+        record["on_conflict"] = on_conflict
+    while not view.records.append(record):
+        if view.stops.lifts() > lifts:
+            return False
+    return True
 
 
 def resume_all(view: JobView, on_conflict: str | None = None) -> bool:
@@ -175,11 +181,7 @@ def resume_all(view: JobView, on_conflict: str | None = None) -> bool:
     """
     if not _standing(view) and on_conflict is None:
         return False
-    lifts = view.stops.lifts()
-    while not view.records.append(resume_record({}, lifts, on_conflict)):
-        if view.stops.lifts() > lifts:
-            return False
-    return True
+    return put_resume(view, {}, on_conflict)
 
 
 def _standing(view: JobView) -> bool:

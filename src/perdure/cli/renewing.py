@@ -15,10 +15,10 @@ from perdure.cli.jobs import OpenJob
 from perdure.cli.managed import Managed, view_of
 from perdure.cli.naming import FoundTask, find_tasks
 from perdure.cli.places import Places
+from perdure.cli.resuming import base_of, only_one
 from perdure.cli.running import Shown, go_on
 from perdure.clock import SystemClock, pause
 from perdure.engines.local import LocalEngine
-from perdure.errors import CheckpointMissing, UsageError
 from perdure.manager.exporting import Export, export
 from perdure.manager.importing import import_checkpoint
 from perdure.manager.job_view import JobView, this_hosts_capacity
@@ -42,10 +42,10 @@ def renew(where: Places, opened: OpenJob, given: dict[str, Any], engine: LocalEn
     job = load(document)
     check_runnable(document, job, this_hosts_capacity())
     chosen = _chosen(opened.view, given)
-    submitted = submit(opened.store.driver, document, SystemClock(), pause)
+    submitted = submit(opened.managed.store.driver, document, SystemClock(), pause)
     managed = Managed(
         places=where,
-        store=opened.store,
+        store=opened.managed.store,
         document=submitted.document,
         job=job,
         environment=opened.managed.environment,
@@ -60,32 +60,24 @@ def renew(where: Places, opened: OpenJob, given: dict[str, Any], engine: LocalEn
         timestamp_format=given["timestamp_format"],
         resume_line=lambda name: f"perdure resume {name}",
     )
-    return go_on(where, opened.store, submitted, job, shown, engine)
+    return go_on(where, opened.managed.store, submitted, job, shown, engine)
 
 
 def _chosen(view: JobView, given: dict[str, Any]) -> list[tuple[FoundTask, StoredLineage, int]]:
     """Which checkpoints go over: the one named, or where each task would go on from."""
-    if given["base"] == "start":
+    base = None if given["base"] is None else base_of(given["base"])
+    if given["base"] is not None and base is None:
         return []
     tasks = find_tasks(view, given["step"], given["task"])
     read = [(found, read_lineage(view, found.step, found.ref)) for found in tasks]
-    if given["base"] is None:
+    if base is None:
         return [
             (found, stored, stored.lineage.point)
             for found, stored in read
             if stored.lineage.point is not None
         ]
-    if not given["base"].isdigit():
-        raise CheckpointMissing(
-            f"{given['base']!r} is no checkpoint's number", hint="See `perdure checkpoints JOB`."
-        )
-    if len(read) != 1:
-        raise UsageError(
-            f"--from is for one task, and {len(read)} are meant",
-            hint="Name it: --task 'Step[Frame=12]'.",
-        )
-    found, stored = read[0]
-    return [(found, stored, stored.save(int(given["base"])).number)]
+    found, stored = only_one(read)
+    return [(found, stored, stored.save(base).number)]
 
 
 def _carry_over(
@@ -102,7 +94,7 @@ def _carry_over(
     )
     with tempfile.TemporaryDirectory(prefix="perdure-renew-") as folder:
         path = Path(folder) / "checkpoint.tar"
-        driver = opened.store.driver
+        driver = opened.managed.store.driver
         export(
             Export(
                 driver=driver,

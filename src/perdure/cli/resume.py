@@ -8,7 +8,7 @@ from perdure.cli.places import places, where_options
 from perdure.engines.local import LocalEngine
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.argument("job")
 @click.option("--step", metavar="S", help="Only this step.")
 @click.option("--task", metavar="T", help="Only this task: Step[Frame=12], or its key.")

@@ -1,10 +1,11 @@
 """Resuming a job by a person's word: what is lifted and forgiven, and from where it goes on."""
 
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from perdure.cli.jobs import OpenJob, open_job
-from perdure.cli.managed import resume_record
+from perdure.cli.managed import put_resume
 from perdure.cli.naming import find_tasks, scope_of
 from perdure.cli.places import Places
 from perdure.engines.local import LocalEngine
@@ -13,6 +14,8 @@ from perdure.manager.branching import branch, forgive
 from perdure.manager.submission import Submitted
 from perdure.policy.states import State
 from perdure.policy.stops import JOB, Scope, StopKind
+
+_Found = TypeVar("_Found")
 
 
 def resume_job(where: Places, given: dict[str, Any], engine: LocalEngine) -> int:
@@ -43,7 +46,7 @@ def resume_job(where: Places, given: dict[str, Any], engine: LocalEngine) -> int
     )
     managed = opened.managed
     submitted = Submitted(document=managed.document, is_new=True)
-    return go_on(where, opened.store, submitted, managed.job, shown, engine)
+    return go_on(where, opened.managed.store, submitted, managed.job, shown, engine)
 
 
 def _record(opened: OpenJob, given: dict[str, Any]) -> None:
@@ -57,27 +60,18 @@ def _record(opened: OpenJob, given: dict[str, Any]) -> None:
             hint=f"perdure resume {view.document.job}",
         )
     if given["base"] is not None:
-        lineages = find_tasks(view, given["step"], given["task"])
-        if len(lineages) != 1:
-            raise UsageError(
-                f"--from is for one task, and {len(lineages)} are meant",
-                hint="Name it: --task 'Step[Frame=12]'.",
-            )
-        found = lineages[0]
-        done = branch(view, found.step, found.ref, _base(given["base"]))
+        found = only_one(find_tasks(view, given["step"], given["task"]))
+        done = branch(view, found.step, found.ref, base_of(given["base"]))
         scope = {}  # it is to go on from there, whatever was suspended
         if done.given_back:
             values = ", ".join(str(value) for value in done.given_back)
             print(f"perdure: these values were complete and run again: {values}", file=sys.stderr)
     else:
         forgive(view, Scope(scope.get("step"), scope.get("task")))
-    lifts = view.stops.lifts()
-    record = resume_record(scope, lifts, given["conflict"])
-    while not view.records.append(record):
-        if view.stops.lifts() > lifts:
-            raise UsageError(
-                "somebody stopped the job anew meanwhile", hint="Give the command again to undo it."
-            )
+    if not put_resume(view, scope, given["conflict"]):
+        raise UsageError(
+            "somebody stopped the job anew meanwhile", hint="Give the command again to undo it."
+        )
 
 
 def _refuse_settled(opened: OpenJob) -> None:
@@ -98,7 +92,21 @@ def _is_canceled(opened: OpenJob) -> bool:
     return stop is not None and stop.kind is StopKind.CANCEL
 
 
-def _base(text: str) -> int | None:
+def only_one(found: Sequence[_Found]) -> _Found:
+    """The one task that ``--from`` is for.
+
+    Raises:
+        UsageError: none or several are meant.
+    """
+    if len(found) != 1:
+        raise UsageError(
+            f"--from is for one task, and {len(found)} are meant",
+            hint="Name it: --task 'Step[Frame=12]'.",
+        )
+    return found[0]
+
+
+def base_of(text: str) -> int | None:
     """``SEQ`` or ``start``."""
     if text == "start":
         return None

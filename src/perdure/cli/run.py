@@ -17,7 +17,7 @@ from perdure.store.job_document import JobDocument
 _MOST_PREPARED = 2
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @job_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
 @click.option(

@@ -1,6 +1,5 @@
 """Running a job in front: from its document to its exit code."""
 
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from perdure.cli.exits import TERMINATED, exit_code
 from perdure.cli.job_options import caller_environment
 from perdure.cli.managed import Managed, listening, manage, resume_all
 from perdure.cli.places import Places
+from perdure.cli.tables import print_structured
 from perdure.clock import SystemClock, pause
 from perdure.engines.local import LocalEngine
 from perdure.manager.branching import forgive
@@ -154,19 +154,9 @@ def _show_result(status: Status | None, view: JobView, shown: Shown) -> None:
 def result(status: Status | None, view: JobView) -> dict[str, Any]:
     """The object that ``--json`` prints: what `status JOB --json` prints."""
     from perdure.manager.facts_reading import read_facts
-    from perdure.manager.job_status import look, status_of
+    from perdure.manager.job_status import status_now
 
     facts, _ = read_facts(view)
-    now = look(view.records.driver, view.document.job, facts, SystemClock().now())
-    found = status_of(view.document, facts, now).to_json()
+    now = SystemClock().now()
+    found = status_now(view.records.driver, view.document, facts, now).to_json()
     return found if status is None else {**found, "state": status.state.value}
-
-
-def print_structured(value: dict[str, Any], output: str) -> None:
-    """As JSON or YAML."""
-    if output == "yaml":
-        import yaml
-
-        print(yaml.safe_dump(value, sort_keys=False), end="")
-    else:
-        print(json.dumps(value))

@@ -23,7 +23,6 @@ from perdure.store.layout import JobId
 if TYPE_CHECKING:
     from rich.console import Console
 
-_CONTEXT = {"help_option_names": ["-h", "--help"]}
 #: How often a job is looked at while it is waited for, where looking is cheap.
 _LOOK_SECONDS = 0.25
 #: Looking takes up at most this part of the time.
@@ -32,7 +31,7 @@ _SHOWN_TASKS = 20
 _ENDED = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELED, State.SUSPENDED})
 
 
-@click.command(context_settings=_CONTEXT)
+@click.command()
 @click.argument("job", required=False)
 @click.option(
     "--attempts",
@@ -58,7 +57,7 @@ def status(**given: Any) -> int:
     return 0
 
 
-@click.command(context_settings=_CONTEXT)
+@click.command()
 @click.argument("job")
 @click.option(
     "--timeout",

@@ -9,7 +9,7 @@ from perdure.cli.job_options import caller_environment, job_document, job_option
 from perdure.cli.places import places, where_options
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @job_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--again", is_flag=True, help="With --key: begin a new job even if the last is done.")

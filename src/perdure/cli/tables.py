@@ -4,9 +4,10 @@ Names and texts that come from tasks are shown without control characters: they 
 cursor or change what stands above.
 """
 
+import json
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perdure.clock import from_text
 
@@ -114,3 +115,13 @@ def moment(text: str | None) -> str:
         return from_text(text).strftime("%Y-%m-%d %H:%M:%SZ")
     except ValueError:
         return plain(text)
+
+
+def print_structured(value: dict[str, Any], output: str) -> None:
+    """As JSON or YAML."""
+    if output == "yaml":
+        import yaml
+
+        print(yaml.safe_dump(value, sort_keys=False), end="")
+    else:
+        print(json.dumps(value))

@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from perdure.cli.job_options import PARAMETERS, read_text
+from perdure.cli.tables import print_structured
 from perdure.errors import UsageError
 
-_CONTEXT = {"help_option_names": ["-h", "--help"]}
 _OUTPUT = click.option(
     "--output",
     type=click.Choice(["human-readable", "json", "yaml"]),
@@ -22,7 +22,7 @@ _EXTENSIONS = click.option(
 )
 
 
-@click.command(context_settings=_CONTEXT)
+@click.command()
 @click.argument("template", type=click.Path(path_type=Path))
 @_EXTENSIONS
 @_OUTPUT
@@ -41,7 +41,7 @@ def check(template: Path, extensions: str | None, output: str, *, as_json: bool)
     return 0
 
 
-@click.command(context_settings=_CONTEXT)
+@click.command()
 @click.argument("template", type=click.Path(path_type=Path))
 @PARAMETERS
 @click.option("--step", metavar="NAME", help="Only this step.")
@@ -78,7 +78,7 @@ def summary(
     return 0
 
 
-@click.command(context_settings=_CONTEXT)
+@click.command()
 @click.option(
     "--version",
     "version",
@@ -134,8 +134,6 @@ def _form(output: str, as_json: bool) -> str:  # noqa: FBT001 - as click gives i
 
 
 def _print(said: dict[str, Any], text: str, output: str) -> None:
-    from perdure.cli.running import print_structured
-
     if output == "human-readable":
         click.echo(text)
     else:

@@ -3,8 +3,7 @@
 import os
 
 from perdure.cli.jobs import OpenJob
-from perdure.cli.managed import maker_of, view_of
-from perdure.engines.local import LocalEngine
+from perdure.cli.managed import maker_of
 from perdure.manager.presence import has_live_manager
 
 
@@ -13,7 +12,5 @@ def turn_if_unmanaged(opened: OpenJob) -> bool:
     managed = opened.managed
     if has_live_manager(managed.store.driver, managed.document.job):
         return False
-    engine = LocalEngine()
-    view = view_of(managed, engine)
-    maker_of(managed, view, engine, f"process {os.getpid()}").make()
+    maker_of(managed, opened.view, opened.engine, f"process {os.getpid()}").make()
     return True

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from perdure.store.job_document import JobDocument
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command()
 @click.argument("job")
 @click.argument("task", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -50,12 +50,11 @@ def _of_task(looked: "Looked", document: "JobDocument", name: str) -> "list[Expl
         state_of_counted,
     )
     from perdure.manager.facts_reading import read_facts
-    from perdure.manager.job_status import look, status_of, task_of
+    from perdure.manager.job_status import status_now, task_of
 
     view = looked.view(document)
     facts, _ = read_facts(view, every_attempt=True)
-    now = look(looked.store.driver, document.job, facts, looked.clock.now())
-    status = status_of(document, facts, now)
+    status = status_now(looked.store.driver, document, facts, looked.clock.now())
     found: list[Explanation] = []
     for one in find_tasks(view, None, name)[:EXPLAINED_TASKS]:
         task = task_of(status.facts, one.ref.task)

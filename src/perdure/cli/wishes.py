@@ -7,14 +7,13 @@ import click
 
 from perdure.cli.places import places, where_options
 
-_CONTEXT = {"help_option_names": ["-h", "--help"]}
 _STEP = click.option("--step", metavar="S", help="Only this step.")
 _TASK = click.option("--task", metavar="T", help="Only this task: Step[Frame=12], or its key.")
 _NOW = click.option("--now", is_flag=True, help="Without notice: at the last checkpoint.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
-@click.command(context_settings=_CONTEXT)
+@click.command()
 @click.argument("job")
 @_STEP
 @_TASK
@@ -26,7 +25,7 @@ def suspend(**given: Any) -> int:
     return _wish("suspend", given)
 
 
-@click.command(context_settings=_CONTEXT)
+@click.command()
 @click.argument("job")
 @_STEP
 @_TASK
@@ -42,7 +41,7 @@ def _wish(kind: str, given: dict[str, Any]) -> int:
     from perdure.cli.jobs import open_job
     from perdure.cli.naming import scope_of
     from perdure.cli.turning import turn_if_unmanaged
-    from perdure.engines.local import LocalEngine
+    from perdure.manager.managing import interrupt_workers
 
     opened = open_job(places(given["home"], given["store"]), given["job"], write=True)
     view = opened.view
@@ -52,8 +51,8 @@ def _wish(kind: str, given: dict[str, Any]) -> int:
     if settled is None:
         while not view.records.append(record):
             pass
-        if not scope:
-            _tell_workers(view, LocalEngine())
+        if kind == "suspend" and not scope:  # cancels are read by the workers within a second
+            interrupt_workers(view, opened.engine, by_person=True)
         turn_if_unmanaged(opened)
     said = "nothing is left to stop" if settled is not None else f"{kind} is recorded"
     if given["as_json"]:
@@ -69,13 +68,3 @@ def _next(kind: str, recorded: bool, view: Any) -> str:  # noqa: FBT001 - one wo
     if kind == "suspend":
         return f"; it goes on with: perdure resume {view.document.job}"
     return ""
-
-
-def _tell_workers(view: Any, engine: Any) -> None:
-    """What stands in the log anyway, at once. Cancels are read by the workers within a second."""
-    state = view.records.state
-    for intent in state.launches.values():
-        ids = state.launched.get(intent.token)
-        wish = state.wishes[-1]
-        if ids is not None and wish.kind == "suspend" and not view.has_ended(intent.launch):
-            engine.interrupt(ids, by_person=True)

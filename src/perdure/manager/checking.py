@@ -98,17 +98,17 @@ def _missing(log: str, numbers: list[int]) -> Iterator[Finding]:
 
 def _check_log(driver: Driver, log: str, numbers: list[int], checked: Checked) -> Iterator[Finding]:
     pruned: set[int] = set()
-    saves: list[tuple[int, str, Record]] = []
+    saves: list[tuple[int, str]] = []
     for number in sorted(numbers):
         key = layout.record_key(log, number)
         record = _read(driver, key, checked)
         if isinstance(record, Finding):
             yield record
         elif record.kind == "save":
-            saves.append((number, key, Record(header=record.header)))
+            saves.append((number, key))
         elif record.kind == "prune":
             pruned.update(record.header.get("saves", ()))
-    for number, key, _record in saves:
+    for number, key in saves:
         if number not in pruned:
             yield from _check_save(driver, log, key, checked)
 

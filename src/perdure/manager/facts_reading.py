@@ -24,7 +24,7 @@ from perdure.manager.step_view import StepView, Watched
 from perdure.policy.resuming import Held, Start
 from perdure.policy.states import Counts, State, waiting_status
 from perdure.policy.stops import JOB, Scope, Stops
-from perdure.store.layout import LaunchId, TaskKey
+from perdure.store.layout import LaunchId, StepKey, TaskKey
 from perdure.store.lineage import Claim, Lineage
 from perdure.worker.job_records import LineageId
 
@@ -182,7 +182,7 @@ class _Reading:
         records = self._view.records
         for launch in records.state.launches:
             for key, account in records.known_account(launch).attempts.items():
-                step = next((s for k, s in self._view.steps.items() if k == key.step), None)
+                step = self._view.steps.get(StepKey(key.step))
                 task = TaskKey(key.task)
                 if step is None or task in step.watched:
                     continue

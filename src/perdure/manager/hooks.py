@@ -41,6 +41,7 @@ class Hooks:
 
     def _events(self) -> Iterator[tuple[str, int | None, str, str]]:
         """What has happened so far: (moment, step, task, what)."""
+        stops = self._view.stops
         for view in self._view.steps.values():
             for task, watched in view.watched.items():
                 if watched.view is None:
@@ -54,7 +55,7 @@ class Hooks:
                         yield "resume", view.key, task, number
                     if outcome and outcome["state"] == AttemptState.SUSPENDED.value:
                         yield "suspended", view.key, task, number
-                if view.status(watched, self._view.stops).is_held:
+                if view.status(watched, stops).is_held:
                     yield "held", view.key, task, str(len(watched.view.past))
         settled = self._view.settled(None)
         if settled in (State.SUCCEEDED, State.FAILED):

@@ -67,6 +67,11 @@ def look(driver: Driver, job: JobId, facts: JobFacts, at: datetime) -> Now:
     return Now(manager=_manager_now(driver, job), launches=launches, at=at)
 
 
+def status_now(driver: Driver, document: JobDocument, facts: JobFacts, at: datetime) -> "JobStatus":
+    """The status by the facts and by what lives now."""
+    return status_of(document, facts, look(driver, document.job, facts, at))
+
+
 def _launch_now(driver: Driver, job: JobId, launch: LaunchFacts) -> LaunchNow:
     heartbeat = read_heartbeat(driver, layout.heartbeat(job, LaunchId(launch.launch))) or {}
     if launch.sealed:

@@ -202,7 +202,7 @@ class JobView:
             state=state,
             waiting=waiting,
             takes_shares=intent.shares,
-            grant=_grant(intent.resources),
+            grant=grant_of(intent.resources),
         )
 
     def _has_claimed(self, view: StepView, task: TaskKey, intent: LaunchIntent) -> bool:
@@ -244,7 +244,8 @@ def requirements(written: HostRequirements) -> Requirements:
     )
 
 
-def _grant(resources: Mapping[str, Any]) -> Grant | None:
+def grant_of(resources: Mapping[str, Any]) -> Grant | None:
+    """What a launch was given, by its intent; None: nothing was counted."""
     if not resources:
         return None
     gpus = resources.get("gpus")

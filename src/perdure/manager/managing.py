@@ -103,13 +103,13 @@ class Manager:
         record = {"kind": "suspend", "scope": {}, "by": "user", "now": is_now}
         while not self._view.records.append(record):
             pass
-        self._interrupt(by_person=True)
+        interrupt_workers(self._view, self._engine, by_person=True)
 
     def _leave(self) -> Wait | None:
         """The host wants us to go: pass it on once, and wait for the workers to save."""
         if not self._orders.leave_seen:
             self._orders.leave_seen = True
-            self._interrupt(by_person=False)
+            interrupt_workers(self._view, self._engine, by_person=False)
         self._view.refresh()
         alive = [
             intent
@@ -117,13 +117,6 @@ class Manager:
             if self._view.launch_state(intent) in (LaunchState.LIVE, LaunchState.QUEUED)
         ]
         return Wait(seconds=LOOK_SECONDS) if alive else None
-
-    def _interrupt(self, *, by_person: bool) -> None:
-        state = self._view.records.state
-        for intent in state.launches.values():
-            ids = state.launched.get(intent.token)
-            if ids is not None and not self._view.has_ended(intent.launch):
-                self._engine.interrupt(ids, by_person=by_person)
 
     def _pause(self, seconds: float | None) -> None:
         """Wait for the next turn, looking at the store meanwhile."""
@@ -150,3 +143,12 @@ class Manager:
         intents = self._view.records.state.launches.values()
         ended = sum(self._view.launch_state(intent) in over for intent in intents)
         return self._view.records.state.last, ended
+
+
+def interrupt_workers(view: JobView, engine: Engine, *, by_person: bool) -> None:
+    """Tell the workers at once what stands in the log anyway, or that the host goes."""
+    state = view.records.state
+    for intent in state.launches.values():
+        ids = state.launched.get(intent.token)
+        if ids is not None and not view.has_ended(intent.launch):
+            engine.interrupt(ids, by_person=by_person)

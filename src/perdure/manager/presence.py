@@ -108,8 +108,8 @@ class Presence:
         stillness = Stillness(self._clock, self._interval)
         first: object = None
         while True:
-            described = read_manager(self._driver, self._job)
-            if described is None or described.get("gone") or is_gone(described):
+            described = live_manager(self._driver, self._job)
+            if described is None:
                 return
             if is_here(described):
                 raise self._busy(described)
@@ -145,6 +145,14 @@ def read_manager(driver: Driver, job: JobId) -> Mapping[str, Any] | None:
     return read_heartbeat(driver, layout.manager(job))
 
 
+def live_manager(driver: Driver, job: JobId) -> Mapping[str, Any] | None:
+    """What the job's manager last said, unless it left or is known to be gone."""
+    described = read_manager(driver, job)
+    if described is None or described.get("gone") or is_gone(described):
+        return None
+    return described
+
+
 def is_here(described: Mapping[str, Any]) -> bool:
     """Whether a manager runs on this host, boot and pid namespace."""
     return all(described.get(name) == text for name, text in this_host().to_json().items())
@@ -155,5 +163,4 @@ def has_live_manager(driver: Driver, job: JobId) -> bool:
 
     For a worker that ends: a manager elsewhere that died is found out by the next command.
     """
-    described = read_manager(driver, job)
-    return described is not None and not described.get("gone") and not is_gone(described)
+    return live_manager(driver, job) is not None

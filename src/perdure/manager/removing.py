@@ -15,16 +15,14 @@ from pathlib import Path
 
 from perdure.clock import Clock
 from perdure.errors import HomeBusy, PerdureError
-from perdure.journal.account import LaunchAccount
 from perdure.journal.heartbeat import Stillness, read_counter
-from perdure.manager.presence import is_here, read_manager
+from perdure.manager.presence import is_here, live_manager
 from perdure.store import layout
 from perdure.store.deleting import remove_job
 from perdure.store.driver import Driver
-from perdure.store.job_log import JobLogState
 from perdure.store.layout import JobId
-from perdure.store.log import Log
 from perdure.worker.host import is_gone
+from perdure.worker.job_records import JobRecords
 
 _LOOK_SECONDS = 0.5
 
@@ -94,20 +92,19 @@ def _busy(
     pause: Callable[[int], None],
 ) -> HomeBusy | None:
     """The manager or a launch that may be alive; what cannot be read of a damaged job is not."""
-    manager = read_manager(driver, job)
-    if manager is not None and not manager.get("gone") and not is_gone(manager):
+    manager = live_manager(driver, job)
+    if manager is not None:
         is_still = stillness.observe("manager", manager.get("counter"))
         if is_here(manager) or not is_still:
             return _is_busy(job, f"process {manager.get('pid')} on {manager.get('host')}")
-    state = JobLogState()
+    records = JobRecords(driver, job, clock=clock, pause=pause)
     with suppress(PerdureError):
-        log = Log(driver, layout.job_log(job), clock=clock, pause=pause)
-        state.read(log.read())
+        records.refresh()
+    state = records.state
     for launch, intent in state.launches.items():
         if launch in state.fences:
             continue
-        account = LaunchAccount()
-        account.read_on(driver, layout.journal(job, launch))
+        account = records.account(launch)
         process = account.opened or state.started.get(launch) or state.launched.get(intent.token)
         if account.is_closed or process is None or ("pid" in process and is_gone(process)):
             continue

@@ -212,7 +212,7 @@ class StepView:
             return 0 if more is None else 1
         total = space.len or 0
         total = total if self.limit is None else min(total, self.limit)
-        return max(0, total - sum(_size(share) for share in shares))
+        return max(0, total - self.taken())
 
     def _pieces(self) -> int:
         """Lineages that were split off others."""

@@ -44,8 +44,8 @@ def job_ids(driver: Driver) -> tuple[JobId, ...]:
 
 def newest_first(driver: Driver) -> Iterator[JobDocument]:
     """All jobs, the newest first."""
-    for job in reversed(job_ids(driver)):
-        document = stored_job(driver, job)
+    for name in reversed(driver.children(layout.JOBS)):
+        document = stored_job(driver, JobId(name)) if layout.is_ulid(name) else None
         if document is not None:
             yield document
 
@@ -56,6 +56,11 @@ def job_by_key(
     """The job that has the key now: the last one that took it, if it is still there."""
     log = Log(driver, layout.name_log(key), clock=clock, pause=pause)
     log.read()
+    return key_holder(driver, log)
+
+
+def key_holder(driver: Driver, log: Log) -> JobDocument | None:
+    """The last job that took the key whose log was read, if it is still there."""
     if not log.entries:
         return None
     return stored_job(driver, JobId(str(log.entries[-1].header["job"])))

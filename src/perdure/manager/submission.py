@@ -17,7 +17,7 @@ from perdure.clock import Clock, to_text
 from perdure.errors import EngineRefused, StoreDamaged, UsageError
 from perdure.manager.job_view import requirements
 from perdure.manager.selection import selected_steps, selected_tasks
-from perdure.manager.stored_jobs import stored_job
+from perdure.manager.stored_jobs import key_holder
 from perdure.policy.resources import Host, unsatisfiable
 from perdure.store import layout
 from perdure.store.driver import Driver
@@ -159,12 +159,7 @@ def _job_of(driver: Driver, log: Log) -> JobDocument | None:
     """The last job that took the key and is still there (`perdure rm` frees a key)."""
     if log.last > _KEY_LOG_LIMIT:
         raise StoreDamaged(f"the log {log.key(1)} is longer than it can be")
-    for entry in reversed(log.entries):
-        found = stored_job(driver, JobId(entry.header["job"]))
-        if found is not None:
-            return found
-        break
-    return None
+    return key_holder(driver, log)
 
 
 def _put(driver: Driver, document: JobDocument) -> None:

@@ -17,7 +17,7 @@ from ulid import ULID
 
 from perdure.clock import Clock
 from perdure.engines.base import Engine, LaunchRequest
-from perdure.manager.job_view import JobView
+from perdure.manager.job_view import JobView, grant_of
 from perdure.manager.starting import Starts
 from perdure.policy.resources import Grant
 from perdure.policy.states import Counts
@@ -168,7 +168,7 @@ class TurnMaker:
             self._record_ids(token, found)
             return
         resources = self._view.records.state.launches[launch].resources
-        self._start(launch, token, _grant_of(resources))
+        self._start(launch, token, grant_of(resources))
 
     def _start(self, launch: LaunchId, token: str, grant: Grant | None) -> None:
         gpus = None
@@ -211,8 +211,3 @@ def _resources(grant: Grant | None) -> dict[str, Any]:
     if grant.gpus is not None:
         described["gpus"] = list(grant.gpus)
     return described
-
-
-def _grant_of(resources: Mapping[str, Any]) -> Grant | None:
-    gpus = resources.get("gpus")
-    return Grant(gpus=tuple(gpus)) if gpus is not None else None
