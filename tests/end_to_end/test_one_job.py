@@ -1,6 +1,7 @@
 """Jobs as a person runs them: started, interrupted in every way, gone on with."""
 
 import re
+import shlex
 import shutil
 import signal
 from pathlib import Path
@@ -44,6 +45,25 @@ def test_ctrl_c_suspends_and_the_printed_line_resumes(perdure):
     assert status["state"] == "SUCCEEDED"
     assert [a["outcome"] for a in status["attempts"]] == ["SUSPENDED", "SUCCEEDED"]
     assert status["attempts"][1]["resume_status"] == "RESUMED"
+
+
+def test_the_printed_line_names_the_store_and_can_be_asked_what_is_done(perdure, tmp_path):
+    store = ("--store", str(tmp_path / "a store"))
+    template = perdure.template(COUNTING)
+    with perdure.running("run", template, *store) as run:
+        run.until(r"number 2")
+        run.signal(signal.SIGINT)
+        line = re.search(r"It goes on with:\s+(perdure resume .*)", run.end(expect=75)).group(1)
+    perdure.wait_until_no_process()
+    with perdure.running(*shlex.split(line)[1:]) as again:
+        again.until(r"number 4")
+        again.signal(signal.SIGINT)
+        assert line in again.end(expect=75)
+    perdure.wait_until_no_process()
+    said = perdure(*shlex.split(line)[1:], "--verbose").stderr
+    assert re.search("launch [0-9a-z]{26} is started", said)
+    assert "step Count is settled: SUCCEEDED" in said
+    assert "the job is settled: SUCCEEDED" in said
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -236,7 +236,7 @@ class Turns:
     def _snapshot(self, records: JobRecords) -> JobSnapshot:
         state = records.state
         return JobSnapshot(
-            steps=(StepInTurn(index=1, counts=Counts(pending=1), unshared=1),),
+            steps=(StepInTurn(index=1, name="Work", counts=Counts(pending=1), unshared=1),),
             launches=tuple(
                 LaunchInTurn(
                     launch=intent.launch,

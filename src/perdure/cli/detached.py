@@ -33,27 +33,30 @@ def start_manager(where: Places, job: JobId, *, resume: bool) -> None:
 def main() -> int:
     """Manage the job that the command line names."""
     from perdure.cli.failing import show
-    from perdure.cli.managed import listening, manage, resume_all, without_terminal
-    from perdure.cli.working import read_job
+    from perdure.cli.managed import Managed, listening, manage, resume_all, view_of
     from perdure.engines.local import LocalEngine
     from perdure.errors import PerdureError
-    from perdure.manager.job_view import JobView
     from perdure.manager.managing import Orders
+    from perdure.manager.stored_jobs import read_job
+    from perdure.worker.loading import load
 
     options = _parser().parse_args()
     where = places(options.home, options.store)
     orders = Orders()
 
-    def prepare(view: JobView) -> None:
-        if options.resume and view.settled(None) is None:
-            resume_all(view)
-
     try:
         store = where.open(write=True)
-        managed = without_terminal(where, store, read_job(store, JobId(options.job)))
+        document = read_job(store, JobId(options.job))
+        engine = LocalEngine()
+        view = view_of(store, document, load(document), engine)
+
+        def prepare() -> None:
+            if options.resume and view.settled(None) is None:
+                resume_all(view)
+
+        managed = Managed(places=where, store=store, view=view, engine=engine)
         with listening(orders):
-            engine = LocalEngine()
-            manage(managed, engine, prepare=prepare, between=engine.wait, orders=orders)
+            manage(managed, prepare=prepare, between=engine.wait, orders=orders)
     except PerdureError as error:
         show(error)
         return error.exit_code

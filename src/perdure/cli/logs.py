@@ -108,10 +108,14 @@ def _follow(
     from perdure.manager.log_reading import logged_attempts
 
     watching = Watching(looked, document, view=view)
+    was_told = False
     while True:
-        status = watching.status().status.state
+        found = watching.status()
         for attempt in logged_attempts(view, wanted):
             shown.new(attempt)
-        if status.is_final or status.value == "SUSPENDED":
+        if found.status.state.is_final or found.status.state.value == "SUSPENDED":
             return
+        if not found.is_worked_on and not was_told:
+            was_told = True
+            print(f"perdure: {found.status.reason}", file=sys.stderr, flush=True)
         time.sleep(_FOLLOW_SECONDS)

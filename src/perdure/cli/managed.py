@@ -20,7 +20,6 @@ from perdure.policy.states import Status
 from perdure.store.job_document import JobDocument
 from perdure.store.opening import Store
 from perdure.template import Job
-from perdure.worker.loading import load
 from perdure.worker.ticker import scope_of
 
 
@@ -29,39 +28,30 @@ class Managed:
     """A job and what is needed to manage it.
 
     Attributes:
+        view: with the engine that starts its workers.
         environment: variables that the workers bring their tasks.
         told: called with what people should know.
+        noted: called with what turns do.
     """
 
     places: Places
     store: Store
-    document: JobDocument
-    job: Job
-    environment: Mapping[str, str]
-    told: Callable[[str], None]
+    view: JobView
+    engine: LocalEngine
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    told: Callable[[str], None] = lambda text: print(f"perdure: {text}", flush=True)
+    noted: Callable[[str], None] = lambda _text: None
     clock: Clock = field(default_factory=SystemClock)
 
 
-def without_terminal(where: Places, store: Store, document: JobDocument) -> Managed:
-    """The job, with this process's variables; what people should know is printed."""
-    return Managed(
-        places=where,
-        store=store,
-        document=document,
-        job=load(document),
-        environment=dict(os.environ),
-        told=lambda text: print(f"perdure: {text}", flush=True),
-    )
-
-
-def view_of(managed: Managed, engine: LocalEngine | None = None) -> JobView:
-    """The job's view; with an engine for turns, without for looking."""
+def view_of(store: Store, document: JobDocument, job: Job, engine: LocalEngine) -> JobView:
+    """The job's view; nothing is read yet."""
     return JobView(
         ViewParts(
-            driver=managed.store.driver,
-            document=managed.document,
-            job=managed.job,
-            clock=managed.clock,
+            driver=store.driver,
+            document=document,
+            job=job,
+            clock=SystemClock(),
             pause=pause,
             engine=engine,
             host=this_hosts_capacity(),
@@ -69,19 +59,21 @@ def view_of(managed: Managed, engine: LocalEngine | None = None) -> JobView:
     )
 
 
-def maker_of(managed: Managed, view: JobView, engine: LocalEngine, name: str) -> TurnMaker:
+def maker_of(managed: Managed, name: str) -> TurnMaker:
     """The maker of the job's turns on this host."""
+    document = managed.view.document
     return TurnMaker(
-        view,
+        managed.view,
         TurnParts(
             store=managed.places.store_url,
             driver=managed.store.driver,
-            engine=engine,
-            logs=managed.places.logs(managed.document.job),
-            sessions=managed.places.sessions(managed.document),
+            engine=managed.engine,
+            logs=managed.places.logs(document.job),
+            sessions=managed.places.sessions(document),
             environment=managed.environment,
             clock=managed.clock,
             told=managed.told,
+            noted=managed.noted,
         ),
         name=name,
     )
@@ -89,47 +81,45 @@ def maker_of(managed: Managed, view: JobView, engine: LocalEngine, name: str) ->
 
 def manage(
     managed: Managed,
-    engine: LocalEngine,
     *,
-    prepare: Callable[[JobView], None],
+    prepare: Callable[[], None],
     between: Callable[[float], object],
     orders: Orders,
-) -> tuple[Status | None, JobView]:
+) -> Status | None:
     """Manage the job until nothing goes on by itself.
 
     Args:
         managed: the job.
-        engine: starts its workers.
-        prepare: called once with the view, as the job's manager: wishes that the command means.
+        prepare: called once when all was read, as the job's manager: wishes that the command means.
         between: shows what is new and waits.
         orders: what signals ask.
 
     Raises:
         HomeBusy: somebody else manages the job.
     """
-    view = view_of(managed, engine)
+    view = managed.view
     presence = Presence(
         managed.store.driver,
-        managed.document.job,
+        view.document.job,
         locks=managed.places.locks,
         clock=managed.clock,
-        interval_seconds=managed.document.options.heartbeat_seconds,
+        interval_seconds=view.document.options.heartbeat_seconds,
     )
     with presence:
         view.refresh()
-        prepare(view)
-        hooks = Hooks(managed.document, view, managed.environment)
+        prepare()
+        hooks = Hooks(view.document, view, managed.environment)
         manager = Manager(
             view,
-            maker_of(managed, view, engine, "manager"),
-            engine,
+            maker_of(managed, "manager"),
+            managed.engine,
             orders,
             between=lambda seconds: _between(hooks, between, seconds),
         )
         status = manager.manage()
         view.refresh()
         hooks.run()
-    return status, view
+    return status
 
 
 def _between(hooks: Hooks, between: Callable[[float], object], seconds: float) -> None:

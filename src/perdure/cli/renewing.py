@@ -11,14 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from perdure.cli.jobs import OpenJob
 from perdure.cli.managed import Managed, view_of
 from perdure.cli.naming import FoundTask, find_tasks
-from perdure.cli.places import Places
 from perdure.cli.resuming import base_of, only_one
 from perdure.cli.running import Shown, go_on
 from perdure.clock import SystemClock, pause
-from perdure.engines.local import LocalEngine
 from perdure.manager.exporting import Export, export
 from perdure.manager.importing import import_checkpoint
 from perdure.manager.job_view import JobView, this_hosts_capacity
@@ -30,37 +27,24 @@ from perdure.template import parse_parameters, task_key
 from perdure.worker.loading import load
 
 
-def renew(where: Places, opened: OpenJob, given: dict[str, Any], engine: LocalEngine) -> int:
+def renew(old: Managed, given: dict[str, Any]) -> int:
     """Make the new job, give it the checkpoints, and manage it in front; the exit code.
 
     Raises:
         UsageError, CheckpointMissing: it cannot be done; no new job was made.
     """
-    old = opened.managed.document
-    parameters = {**old.parameters, **parse_parameters(given["parameters"])}
-    document = replace(old, job=new_job_id(), parameters=parameters, key=None, line=None)
+    before = old.view.document
+    parameters = {**before.parameters, **parse_parameters(given["parameters"])}
+    document = replace(before, job=new_job_id(), parameters=parameters, key=None, line=None)
     job = load(document)
     check_runnable(document, job, this_hosts_capacity())
-    chosen = _chosen(opened.view, given)
-    submitted = submit(opened.managed.store.driver, document, SystemClock(), pause)
-    managed = Managed(
-        places=where,
-        store=opened.managed.store,
-        document=submitted.document,
-        job=job,
-        environment=opened.managed.environment,
-        told=opened.managed.told,
-    )
-    view = view_of(managed)
+    chosen = _chosen(old.view, given)
+    submitted = submit(old.store.driver, document, SystemClock(), pause)
+    view = view_of(old.store, submitted.document, job, old.engine)
     view.refresh()
     for found, stored, sequence in chosen:
-        _carry_over(opened, found, stored, sequence, view)
-    shown = Shown(
-        output="json" if given["as_json"] else "human-readable",
-        timestamp_format=given["timestamp_format"],
-        resume_line=lambda name: f"perdure resume {name}",
-    )
-    return go_on(where, opened.managed.store, submitted, job, shown, engine)
+        _carry_over(old, found, stored, sequence, view)
+    return go_on(replace(old, view=view), Shown.by(old.places, given))
 
 
 def _chosen(view: JobView, given: dict[str, Any]) -> list[tuple[FoundTask, StoredLineage, int]]:
@@ -81,7 +65,7 @@ def _chosen(view: JobView, given: dict[str, Any]) -> list[tuple[FoundTask, Store
 
 
 def _carry_over(
-    opened: OpenJob, found: FoundTask, stored: StoredLineage, sequence: int, view: JobView
+    old: Managed, found: FoundTask, stored: StoredLineage, sequence: int, view: JobView
 ) -> None:
     """Give one checkpoint to the new job's task of the same name."""
     texts = found.step.texts(found.ref)
@@ -94,14 +78,14 @@ def _carry_over(
     )
     with tempfile.TemporaryDirectory(prefix="perdure-renew-") as folder:
         path = Path(folder) / "checkpoint.tar"
-        driver = opened.managed.store.driver
+        driver = old.store.driver
         export(
             Export(
                 driver=driver,
                 packs=stored.packs,
                 manifest=stored.manifest(stored.save(sequence)),
                 record=driver.get(stored.log.key(sequence)),
-                about={"job": opened.managed.document.job},
+                about={"job": old.view.document.job},
             ),
             path,
         )

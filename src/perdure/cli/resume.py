@@ -44,6 +44,7 @@ from perdure.engines.local import LocalEngine
     default="relative",
     help="What stands before each line of output.",
 )
+@click.option("--verbose", is_flag=True, help="Say on standard error what perdure does besides.")
 @where_options
 def resume(**given: Any) -> int:
     """Go on with JOB, in front: suspended, held, failed, or left by a host that was lost."""

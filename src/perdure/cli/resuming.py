@@ -4,14 +4,15 @@ import sys
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from perdure.cli.jobs import OpenJob, open_job
+from perdure.cli.detached import start_manager
+from perdure.cli.jobs import open_job
 from perdure.cli.managed import put_resume
 from perdure.cli.naming import find_tasks, scope_of
 from perdure.cli.places import Places
 from perdure.engines.local import LocalEngine
 from perdure.errors import CheckpointMissing, UsageError
 from perdure.manager.branching import branch, forgive
-from perdure.manager.submission import Submitted
+from perdure.manager.job_view import JobView
 from perdure.policy.states import State
 from perdure.policy.stops import JOB, Scope, StopKind
 
@@ -31,28 +32,23 @@ def resume_job(where: Places, given: dict[str, Any], engine: LocalEngine) -> int
             "-p needs --as new: a job's parameters never change",
             hint="Add --as new: the old job stays as it is.",
         )
-    opened = open_job(where, given["job"], write=True)
+    managed = open_job(where, given["job"], write=True, engine=engine)
     if given["as_new"] is not None:
         from perdure.cli.renewing import renew
 
-        return renew(where, opened, given, engine)
-    _record(opened, given)
+        return renew(managed, given)
+    _record(managed.view, given)
     if given["detach"]:
-        return _detach(where, opened)
-    shown = Shown(
-        output="json" if given["as_json"] else "human-readable",
-        timestamp_format=given["timestamp_format"],
-        resume_line=lambda job: f"perdure resume {job}",
-    )
-    managed = opened.managed
-    submitted = Submitted(document=managed.document, is_new=True)
-    return go_on(where, opened.managed.store, submitted, managed.job, shown, engine)
+        job = managed.view.document.job
+        start_manager(where, job, resume=False)
+        print(job)
+        return 0
+    return go_on(managed, Shown.by(where, given))
 
 
-def _record(opened: OpenJob, given: dict[str, Any]) -> None:
+def _record(view: JobView, given: dict[str, Any]) -> None:
     """What goes into the logs before anything runs."""
-    view = opened.view
-    _refuse_settled(opened)
+    _refuse_settled(view)
     scope = scope_of(view, given["step"], given["task"])
     if given["base"] is None and scope and view.stops.stopped(JOB) is not None:
         raise UsageError(
@@ -74,21 +70,21 @@ def _record(opened: OpenJob, given: dict[str, Any]) -> None:
         )
 
 
-def _refuse_settled(opened: OpenJob) -> None:
-    state = opened.view.settled(None)
+def _refuse_settled(view: JobView) -> None:
+    state = view.settled(None)
     if state is State.SUCCEEDED:
         raise UsageError(
             "the job has succeeded", hint="`perdure resume JOB --as new` runs it as a new job."
         )
-    if state is State.CANCELED or _is_canceled(opened):
+    if state is State.CANCELED or _is_canceled(view):
         raise UsageError(
             "the job was canceled: that is never undone",
             hint="`perdure resume JOB --as new` runs it as a new job.",
         )
 
 
-def _is_canceled(opened: OpenJob) -> bool:
-    stop = opened.view.stops.stopped(JOB)
+def _is_canceled(view: JobView) -> bool:
+    stop = view.stops.stopped(JOB)
     return stop is not None and stop.kind is StopKind.CANCEL
 
 
@@ -115,12 +111,3 @@ def base_of(text: str) -> int | None:
             f"{text!r} is no checkpoint's number", hint="See `perdure checkpoints JOB`."
         )
     return int(text)
-
-
-def _detach(where: Places, opened: OpenJob) -> int:
-    from perdure.cli.detached import start_manager
-
-    job = opened.managed.document.job
-    start_manager(where, job, resume=False)
-    print(job)
-    return 0

@@ -1,15 +1,13 @@
 """``perdure run``: submit and manage in front, showing what the tasks print."""
 
 import json
-import shlex
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import click
 
 from perdure.cli.job_options import caller_environment, job_document, job_options
-from perdure.cli.places import Places, places, where_options
+from perdure.cli.places import places, where_options
 from perdure.engines.local import LocalEngine
 from perdure.store.job_document import JobDocument
 
@@ -26,7 +24,7 @@ _MOST_PREPARED = 2
     default="human-readable",
     help="How the result is printed.",
 )
-@click.option("--verbose", is_flag=True, help="Show more of what happens.")
+@click.option("--verbose", is_flag=True, help="Say on standard error what perdure does besides.")
 @click.option(
     "--timestamp-format",
     type=click.Choice(["relative", "local", "utc"]),
@@ -55,13 +53,9 @@ def _run(engine: LocalEngine, given: dict[str, Any]) -> int:
 
     where = places(given["home"], given["store"])
     document = job_document(given, caller_environment())
-    shown = Shown(
-        output="json" if given["as_json"] else given["output"],
-        timestamp_format=given["timestamp_format"],
-        resume_line=_resume_line(where, given),
-        on_conflict=given["conflict"],
+    return run_job(
+        where, _recognized(document, given), Shown.by(where, given), engine, again=given["again"]
     )
-    return run_job(where, _recognized(document, given), shown, engine, again=given["again"])
 
 
 def _recognized(document: JobDocument, given: dict[str, Any]) -> JobDocument:
@@ -77,17 +71,3 @@ def _recognized(document: JobDocument, given: dict[str, Any]) -> JobDocument:
         "name": given["name"],
     }
     return replace(document, line=json.dumps(described, sort_keys=True))
-
-
-def _resume_line(where: Places, given: dict[str, Any]) -> Callable[[str], str]:
-    """The one line that resumes a job from any folder."""
-    options: list[str] = []
-    if given["home"]:
-        options += ["--home", str(where.home)]
-    if given["store"]:
-        options += ["--store", where.store_url]
-
-    def line(job: str) -> str:
-        return shlex.join(["perdure", "resume", *options, job])
-
-    return line

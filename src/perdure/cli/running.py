@@ -1,15 +1,15 @@
 """Running a job in front: from its document to its exit code."""
 
+import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import Any
+from typing import Any, Self
 
 from perdure.cli.display import LogDisplay, timestamps
 from perdure.cli.exits import TERMINATED, exit_code
-from perdure.cli.job_options import caller_environment
-from perdure.cli.managed import Managed, listening, manage, resume_all
+from perdure.cli.managed import Managed, listening, manage, resume_all, view_of
 from perdure.cli.places import Places
 from perdure.cli.tables import print_structured
 from perdure.clock import SystemClock, pause
@@ -17,12 +17,10 @@ from perdure.engines.local import LocalEngine
 from perdure.manager.branching import forgive
 from perdure.manager.job_view import JobView, this_hosts_capacity
 from perdure.manager.managing import Orders
-from perdure.manager.submission import Submitted, check_runnable, submit
+from perdure.manager.submission import check_runnable, submit
 from perdure.policy.states import State, Status
 from perdure.policy.stops import JOB
 from perdure.store.job_document import JobDocument
-from perdure.store.opening import Store
-from perdure.template import Job
 from perdure.worker.loading import load
 from perdure.worker.task_environment import missing_secrets
 
@@ -35,14 +33,36 @@ class Shown:
     """How a run is shown.
 
     Attributes:
-        resume_line: the line that resumes a job.
+        is_verbose: whether what perdure does is shown besides.
+        where: the options that named the home and the store.
         on_conflict: what this command says about outside files in the way, or None.
     """
 
-    output: str = "human-readable"
-    timestamp_format: str = "relative"
-    resume_line: Callable[[str], str]
-    on_conflict: str | None = None
+    output: str
+    timestamp_format: str
+    is_verbose: bool
+    where: tuple[str, ...]
+    on_conflict: str | None
+
+    @classmethod
+    def by(cls, where: Places, given: Mapping[str, Any]) -> Self:
+        """As the options of `run` or `resume` say."""
+        named: list[str] = []
+        if given["home"]:
+            named += ["--home", str(where.home)]
+        if given["store"]:
+            named += ["--store", where.store_url]
+        return cls(
+            output="json" if given["as_json"] else given.get("output", "human-readable"),
+            timestamp_format=given["timestamp_format"],
+            is_verbose=given["verbose"],
+            where=tuple(named),
+            on_conflict=given["conflict"],
+        )
+
+    def resume_line(self, job: str) -> str:
+        """The one line that resumes the job from any folder."""
+        return shlex.join(["perdure", "resume", *self.where, job])
 
     @property
     def is_human(self) -> bool:
@@ -64,28 +84,28 @@ def run_job(
     elif submitted.before is not None:
         before = submitted.before.job
         print(f"perdure: job {before} of this line has ended; this is a new one", file=sys.stderr)
-    return go_on(where, store, submitted, job, shown, engine)
+    view = view_of(store, submitted.document, job, engine)
+    managed = Managed(places=where, store=store, view=view, engine=engine)
+
+    def prepare() -> None:
+        if not submitted.is_new:
+            _go_on_with(view, shown.on_conflict)
+
+    return go_on(managed, shown, prepare)
 
 
-def go_on(
-    where: Places,
-    store: Store,
-    submitted: Submitted,
-    job: Job,
-    shown: Shown,
-    engine: LocalEngine,
-) -> int:
+def go_on(managed: Managed, shown: Shown, prepare: Callable[[], None] = lambda: None) -> int:
     """Manage a job in front to its end; the exit code."""
-    document = submitted.document
-    environment = caller_environment()
+    noted = _told if shown.is_verbose else managed.noted
+    managed = replace(managed, told=_told, noted=noted)
+    view, engine = managed.view, managed.engine
     orders = Orders()
     display = LogDisplay(
-        where.logs(document.job), timestamps(shown.timestamp_format), sys.stdout.buffer.write
+        managed.places.logs(view.document.job),
+        timestamps(shown.timestamp_format),
+        sys.stdout.buffer.write,
     )
     display.skip_present()
-
-    def told(text: str) -> None:
-        print(f"perdure: {text}", file=sys.stderr, flush=True)
 
     def between(seconds: float) -> None:
         until = monotonic() + seconds
@@ -95,38 +115,28 @@ def go_on(
                 display.show()
             has_ended = engine.wait(min(left, _SHOW_SECONDS))
 
-    managed = Managed(
-        places=where, store=store, document=document, job=job, environment=environment, told=told
-    )
-    for name in missing_secrets(document, environment):
-        told(f"the submitter's variable {name} was not kept, and is not set now")
+    for name in missing_secrets(view.document, managed.environment):
+        _told(f"the submitter's variable {name} was not kept, and is not set now")
     with listening(orders):
-        status, view = manage(
-            managed,
-            engine,
-            prepare=lambda view: _prepare(view, submitted, shown.on_conflict, told),
-            between=between,
-            orders=orders,
-        )
+        status = manage(managed, prepare=prepare, between=between, orders=orders)
     if shown.is_human:
         display.show()
     _show_result(status, view, shown)
     return exit_code(status, view) if status is not None else TERMINATED
 
 
-def _prepare(
-    view: JobView,
-    submitted: Submitted,
-    on_conflict: str | None,
-    told: Callable[[str], None],
-) -> None:
+def _told(text: str) -> None:
+    print(f"perdure: {text}", file=sys.stderr, flush=True)
+
+
+def _go_on_with(view: JobView, on_conflict: str | None) -> None:
     """Whoever gives the line again wants the job to go on."""
-    if submitted.is_new or view.settled(None) is not None:
+    if view.settled(None) is not None:
         return
     if on_conflict is not None:
         forgive(view, JOB)
     if resume_all(view, on_conflict):
-        told(f"job {submitted.document.job} goes on")
+        _told(f"job {view.document.job} goes on")
 
 
 def _show_result(status: Status | None, view: JobView, shown: Shown) -> None:

@@ -11,10 +11,9 @@ from perdure.errors import JobMissing
 from perdure.journal.writer import JournalWriter
 from perdure.manager.job_view import JobView, ViewParts, this_hosts_capacity
 from perdure.manager.presence import has_live_manager
-from perdure.manager.stored_jobs import stored_job
+from perdure.manager.stored_jobs import read_job
 from perdure.manager.turns import TurnMaker, TurnParts
 from perdure.store import layout
-from perdure.store.job_document import JobDocument
 from perdure.store.layout import JobId, LaunchId
 from perdure.store.opening import Store, open_store
 from perdure.worker.context import LaunchContext
@@ -116,20 +115,6 @@ def _turn_if_unmanaged(
         clock=context.clock,
     )
     TurnMaker(view, parts, name=f"launch {context.launch}").make()
-
-
-def read_job(store: Store, job: JobId) -> JobDocument:
-    """The job's record.
-
-    Raises:
-        JobMissing: the store has no such job.
-    """
-    document = stored_job(store.driver, job)
-    if document is None:
-        raise JobMissing(
-            f"the store {store.url} has no job {job}", hint="`perdure status` lists its jobs."
-        )
-    return document
 
 
 def _step_of(records: JobRecords, launch: LaunchId) -> int:

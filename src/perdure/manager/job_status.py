@@ -255,6 +255,7 @@ def _job_status(facts: JobFacts, steps: tuple[StepStatus, ...]) -> Status:
         (
             StepInJob(
                 index=step.facts.index,
+                name=step.facts.name,
                 status=step.status,
                 dependencies=step.facts.dependencies,
             )

@@ -179,6 +179,7 @@ class JobView:
     def _step_in_turn(self, view: StepView, stops: Stops, now: float) -> StepInTurn:
         return StepInTurn(
             index=view.key,
+            name=view.step.name,
             dependencies=tuple(d for d in view.step.dependencies if StepKey(d) in self.steps),
             counts=view.counts(stops),
             requirements=requirements(view.step.requirements),

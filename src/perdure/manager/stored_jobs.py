@@ -8,11 +8,13 @@ Source: docs/store-format.md, "Keys".
 from collections.abc import Callable, Iterator
 
 from perdure.clock import Clock
+from perdure.errors import JobMissing
 from perdure.store import layout
 from perdure.store.driver import Driver, KeyMissing
 from perdure.store.job_document import JobDocument, from_header
 from perdure.store.layout import JobId
 from perdure.store.log import Log
+from perdure.store.opening import Store
 from perdure.store.record_format import decode_record
 
 
@@ -28,6 +30,21 @@ def stored_job(driver: Driver, job: JobId) -> JobDocument | None:
     except KeyMissing:
         return None
     return from_header(decode_record(data, key=key).header)
+
+
+def read_job(store: Store, job: JobId) -> JobDocument:
+    """The job's record.
+
+    Raises:
+        JobMissing: the store has no such job.
+        StoreDamaged, FormatTooNew: it cannot be read.
+    """
+    document = stored_job(store.driver, job)
+    if document is None:
+        raise JobMissing(
+            f"the store {store.url} has no job {job}", hint="`perdure status` lists its jobs."
+        )
+    return document
 
 
 def job_ids(driver: Driver) -> tuple[JobId, ...]:

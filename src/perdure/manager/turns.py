@@ -50,6 +50,7 @@ class TurnParts:
         logs, sessions: folders of this host, for the workers.
         environment: variables that the workers bring their tasks.
         told: called with what people should know.
+        noted: called with what the turn did, for whoever asked for more.
     """
 
     store: str
@@ -60,6 +61,7 @@ class TurnParts:
     environment: Mapping[str, str]
     clock: Clock
     told: Callable[[str], None] = lambda _text: None
+    noted: Callable[[str], None] = lambda _text: None
 
 
 class TurnMaker:
@@ -113,6 +115,7 @@ class TurnMaker:
 
     def _seal(self, launch: LaunchId) -> None:
         """Seal, then fence, then end what is left of it on this host."""
+        self._with.noted(f"launch {launch} is dead: what it held is taken back")
         records = self._view.records
         seal(records, launch, by=self._name)
         fence(records, launch)
@@ -123,16 +126,17 @@ class TurnMaker:
     def _settle(self, action: Settle) -> None:
         """Record the end of a step, or of the job; the journals that say so are made durable."""
         self._sync_journals()
-        self._view.records.append(
-            {
-                "kind": "settled",
-                "step": action.step,
-                "state": action.state.value,
-                "outcomes": _counts(action.outcomes),
-                "upto": self._view.records.state.last,
-                "reason": action.reason,
-            }
-        )
+        record = {
+            "kind": "settled",
+            "step": action.step,
+            "state": action.state.value,
+            "outcomes": _counts(action.outcomes),
+            "upto": self._view.records.state.last,
+            "reason": action.reason,
+        }
+        if self._view.records.append(record):
+            step = "the job" if action.step is None else f"step {self._name_of(action.step)}"
+            self._with.noted(f"{step} is settled: {action.state.value}")
 
     def _sync_journals(self) -> None:
         if not self._with.driver.appends:
@@ -187,6 +191,7 @@ class TurnMaker:
             )
         )
         self._starts.add(launch)
+        self._with.noted(f"launch {launch} is started: {dict(ids)}")
         self._record_ids(token, ids)
 
     def _record_ids(self, token: str, ids: Mapping[str, Any]) -> None:
@@ -196,8 +201,12 @@ class TurnMaker:
     def _tell_impossible(self, step: int, reasons: tuple[str, ...]) -> None:
         if step not in self._impossible:
             self._impossible.add(step)
-            name = self._view.job.step(step).name
-            self._with.told(f"step {name!r} cannot run on this host: {'; '.join(reasons)}")
+            self._with.told(
+                f"step {self._name_of(step)!r} cannot run on this host: {'; '.join(reasons)}"
+            )
+
+    def _name_of(self, step: int) -> str:
+        return self._view.job.step(step).name
 
 
 def _counts(counts: Counts) -> dict[str, int]:

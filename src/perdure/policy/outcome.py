@@ -334,7 +334,7 @@ def _was_killed(facts: AttemptFacts, *, by_us: bool) -> bool:
 
 def _next_start(facts: AttemptFacts) -> str:
     """Where the next attempt starts, and what is done again."""
-    where = f"the last checkpoint is {facts.point}" if facts.point else "it will begin again"
+    where = f"the last checkpoint is {facts.point}" if facts.point else "there is no checkpoint"
     if facts.unsaved_seconds is None:
         return where
     return f"{where}, {facts.unsaved_seconds / 60:.1f} min of work are lost"

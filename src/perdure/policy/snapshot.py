@@ -72,6 +72,7 @@ class StepInTurn:
     """A step as the turn sees it.
 
     Attributes:
+        name: what people call it.
         counts: of its tasks; those that no share has taken are pending.
         unshared: how many no share has taken; for adaptive chunks at least 1 while any is left.
         pending: lineages that exist and have an attempt to start.
@@ -79,6 +80,7 @@ class StepInTurn:
     """
 
     index: int
+    name: str
     dependencies: tuple[int, ...] = ()
     counts: Counts = field(default_factory=Counts)
     requirements: Requirements = field(default_factory=Requirements)

@@ -194,9 +194,10 @@ def _tasks(number: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepInJob:
-    """A step as its job sees it."""
+    """A step as its job sees it; ``name`` is what people call it."""
 
     index: int
+    name: str
     status: Status
     dependencies: tuple[int, ...] = ()
 
@@ -222,8 +223,9 @@ def job_status(steps: Iterable[StepInJob], *, stop: Stop | None = None) -> Statu
     if State.SUSPENDED in states:
         return Status(state=State.SUSPENDED, is_held=is_held)
     if State.FAILED in states:
-        failed = [str(step.index) for step in listed if step.status.state is State.FAILED]
-        return Status(state=State.FAILED, reason=f"step {', '.join(failed)} failed")
+        failed = [step.name for step in listed if step.status.state is State.FAILED]
+        word = "step" if len(failed) == 1 else "steps"
+        return Status(state=State.FAILED, reason=f"{word} {', '.join(failed)} failed")
     return Status(state=State.CANCELED, reason="what was not canceled is done")
 
 

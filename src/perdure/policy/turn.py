@@ -164,7 +164,7 @@ def _settles(snapshot: JobSnapshot) -> tuple[Settle, ...]:
         if step.counts.is_settled:
             settles.append(_settle(step))
         elif not step.counts.running and (culprit := _culprit(step, states)) is not None:
-            reason = f"step {culprit} did not succeed: {states[culprit].value}"
+            reason = f"step {by_index[culprit].name} did not succeed: {states[culprit].value}"
             settles.append(_settle_canceled(step, reason))
             states[index] = State.CANCELED
     return tuple(settles)
@@ -199,7 +199,8 @@ def _settle_job(
     if not all(state.is_final for state in states.values()):
         return None
     steps = tuple(
-        StepInJob(index=index, status=Status(state=state)) for index, state in states.items()
+        StepInJob(index=step.index, name=step.name, status=Status(state=states[step.index]))
+        for step in snapshot.steps
     )
     status = job_status(steps, stop=snapshot.stops.stopped(JOB))
     new = {settle.step: settle.outcomes for settle in settles}
@@ -250,7 +251,12 @@ def _pause(
 def _resting_status(snapshot: JobSnapshot) -> Status:
     """Why nothing goes on: a person asked, must choose, or no host fits."""
     steps = tuple(
-        StepInJob(index=s.index, status=_status(s, snapshot.stops), dependencies=s.dependencies)
+        StepInJob(
+            index=s.index,
+            name=s.name,
+            status=_status(s, snapshot.stops),
+            dependencies=s.dependencies,
+        )
         for s in snapshot.steps
     )
     return job_status(steps, stop=snapshot.stops.stopped(JOB))

@@ -81,26 +81,25 @@ def open_store(
         StoreDamaged: its record is not what was written, or its driver breaks its promise.
     """
     driver = _driver_for(url, write=write, create=create and write, share=share_with_group)
-    record = _read_marker(driver)
-    if record is None:
+    marker = _read_marker(driver)
+    if marker is None:
         if not (create and write):
             raise _no_store(url)
-        record = _make(driver, clock or SystemClock())
-    store_id = _store_id(record, url)
+        marker = _make(driver, clock or SystemClock())
+    store_id = _store_id(decode_record(marker, key=FORMAT_KEY), url)
     if write:
         # A full store can still be read, pruned and emptied: it was proven when it was made.
         with suppress(OutOfSpace):
-            prove(driver, FORMAT_KEY, driver.get(FORMAT_KEY))
+            prove(driver, FORMAT_KEY, marker)
     return Store(driver=driver, url=url, store_id=store_id, is_writable=write)
 
 
-def prove(driver: Driver, key: str, data: bytes) -> bool:
-    """Put ``key`` and put it again; whether the first put created it.
+def prove(driver: Driver, key: str, data: bytes) -> None:
+    """Put ``key``, which is there with ``data``, again.
 
     Raises:
-        StoreDamaged: the second put was not refused.
+        StoreDamaged: it was not refused.
     """
-    is_created = _put_until_known(driver, key, data)
     if _put_until_known(driver, key, data):
         raise StoreDamaged(
             f"the store {driver.url} creates an object that exists already, so that two workers"
@@ -108,7 +107,6 @@ def prove(driver: Driver, key: str, data: bytes) -> bool:
             hint="Use --store with another place; nothing can make this one safe.",
             url=driver.url,
         )
-    return is_created
 
 
 def _put_until_known(driver: Driver, key: str, data: bytes) -> bool:
@@ -196,16 +194,15 @@ def _no_store(url: str) -> HomeError:
     )
 
 
-def _read_marker(driver: Driver) -> Record | None:
+def _read_marker(driver: Driver) -> bytes | None:
     """The store's record; None where there is none."""
     try:
-        data = driver.get(FORMAT_KEY)
+        return driver.get(FORMAT_KEY)
     except KeyMissing:
         return None
-    return decode_record(data, key=FORMAT_KEY)
 
 
-def _make(driver: Driver, clock: Clock) -> Record:
+def _make(driver: Driver, clock: Clock) -> bytes:
     """Put the store's record; the one that is there then, whoever put it."""
     others = [name for name in driver.children("") if name != FORMAT_KEY]
     if others:
@@ -220,8 +217,8 @@ def _make(driver: Driver, clock: Clock) -> Record:
         "number": STORE_FORMAT,
         "store": secrets.token_hex(16),
     }
-    prove(driver, FORMAT_KEY, encode_record(header))
-    return decode_record(driver.get(FORMAT_KEY), key=FORMAT_KEY)
+    _put_until_known(driver, FORMAT_KEY, encode_record(header))
+    return driver.get(FORMAT_KEY)
 
 
 def _store_id(record: Record, url: str) -> str:

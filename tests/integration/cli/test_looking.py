@@ -156,6 +156,16 @@ steps:
     shell("wait", "last", expect=0)
 
 
+def test_following_says_when_nobody_works_on_the_job(shell):
+    shell("submit", shell.template(SLOW))
+    wait_until(lambda: shell.json("status", "last")["state"] == "RUNNING", "it does not run")
+    shell.kill_all()
+    with shell.running("logs", "last", "-f") as logs:
+        logs.until("it goes on with: perdure resume")
+        shell("cancel", "last")
+        logs.end(0)
+
+
 def test_waiting_has_an_end(shell):
     shell("submit", shell.template(SLOW))
     assert shell.json("wait", "last", "--timeout", "0.5", expect=124)["state"] in (

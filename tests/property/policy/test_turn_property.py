@@ -66,6 +66,7 @@ class Model:
         waiting = self.unshared[index] + len(self.pending[index])
         return StepInTurn(
             index=index,
+            name=f"S{index}",
             dependencies=self.job[index]["dependencies"],
             counts=Counts(
                 pending=waiting - self.canceled[index],

@@ -157,7 +157,7 @@ def test_the_four_suspensions_are_alike(by):
 @pytest.mark.parametrize(
     ("facts", "cause", "words"),
     [
-        (AttemptFacts(exit=BAD), Cause.EXIT, "exited with code 1; it will begin again"),
+        (AttemptFacts(exit=BAD), Cause.EXIT, "exited with code 1; there is no checkpoint"),
         (AttemptFacts(exit=TERM), Cause.SIGNAL, "died of SIGTERM"),
         (AttemptFacts(exit=Exit(signal=64)), Cause.SIGNAL, "died of signal 64"),
         (AttemptFacts(exit=KILL), Cause.KILLED_FROM_OUTSIDE, "perhaps out of memory"),

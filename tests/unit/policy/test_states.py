@@ -108,6 +108,7 @@ def steps(*states, dependencies=None):
     return [
         StepInJob(
             index=index,
+            name=f"Step{index}",
             status=Status(state=state),
             dependencies=(dependencies or {}).get(index, ()),
         )
@@ -149,7 +150,8 @@ def test_a_canceled_job_is_canceled_whatever_failed_before():
 
 
 def test_a_failed_job_names_its_steps():
-    assert job_status(steps(D, F, F)).reason == "step 2, 3 failed"
+    assert job_status(steps(D, F, F)).reason == "steps Step2, Step3 failed"
+    assert job_status(steps(D, F)).reason == "step Step2 failed"
 
 
 def test_a_chain_of_many_steps_is_no_recursion():

@@ -24,7 +24,7 @@ HOST_STOP = Stop(number=1, kind=StopKind.SUSPEND, by=By.HOST)
 
 def step(index=1, unshared=10, **more):
     counts = more.pop("counts", Counts(pending=unshared + len(more.get("pending", ()))))
-    return StepInTurn(index=index, unshared=unshared, counts=counts, **more)
+    return StepInTurn(index=index, name=f"S{index}", unshared=unshared, counts=counts, **more)
 
 
 def done(index, **more):
@@ -127,13 +127,13 @@ def test_a_failed_step_cancels_its_dependents_and_other_branches_go_on():
             step=2,
             state=State.CANCELED,
             outcomes=Counts(canceled=10),
-            reason="step 1 did not succeed: FAILED",
+            reason="step S1 did not succeed: FAILED",
         ),
         Settle(
             step=3,
             state=State.CANCELED,
             outcomes=Counts(canceled=10),
-            reason="step 2 did not succeed: CANCELED",
+            reason="step S2 did not succeed: CANCELED",
         ),
     ]
     assert [action.step for action in of(Launch, actions)] == [4, 4]
