@@ -1,7 +1,9 @@
 """Jobs made by hand in a store in memory, for what only looks at them."""
 
 import secrets
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from perdure.clock import SystemClock
 from perdure.journal.journal_format import Kind

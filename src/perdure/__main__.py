@@ -1,5 +1,36 @@
-"""``python -m perdure``: the command line."""
+"""The ``perdure`` command, also as ``python -m perdure``."""
 
-from perdure.cli import main
+import os
+import sys
+from contextlib import suppress
+from typing import NoReturn
 
-main()
+#: Commands that need a worker soon: it imports while they read the template.
+_RUNNING = ("run", "resume")
+
+
+def main() -> NoReturn:
+    """Carry out the command line; exits."""
+    engine = None
+    if sys.argv[1:2] and sys.argv[1] in _RUNNING and not {"-h", "--help", "--detach"} & {*sys.argv}:
+        from perdure.engines.local import LocalEngine
+
+        engine = LocalEngine()
+        engine.prepare()
+    from perdure.cli.commands import group
+    from perdure.cli.failing import run_command
+
+    code = 0
+    try:
+        run_command(group, engine)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    # Nothing is left to be done, and taking all modules down would take longer than some tasks.
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -6,8 +6,9 @@ checkpoint yet, a refused put, a line that is no message) are return values, nev
 task that fails is a recorded outcome.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
+
+from msgspec import Struct
 
 
 class PerdureError(Exception):
@@ -36,8 +37,7 @@ class PerdureError(Exception):
         return str(self.args[0])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(Struct, frozen=True, kw_only=True):
     """One thing that a template's author must change.
 
     Attributes:

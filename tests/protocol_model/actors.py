@@ -7,9 +7,11 @@ launch that goes on with other tasks does.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+
+from msgspec.structs import replace
 
 from perdure.errors import StoreUnavailable
 from perdure.journal.journal_format import Kind

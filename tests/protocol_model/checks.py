@@ -4,8 +4,9 @@ At every end a last worker comes, alone and without faults: it must be able to g
 be a reason why not; and what it sees is what counts.
 """
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from perdure.policy.stops import Scope
 from perdure.store import layout
@@ -155,7 +156,7 @@ def check_end(state: State, scenario: Scenario, parts: Parts) -> None:
     log = parts.log(MemoryDriver(world.objects), LOG, clock=StillClock(), pause=lambda _n: None)
     log.read()
     lineage = records.fold(log, share=records.share_of(STEP, ref))
-    past = tuple(records.past_claim(LINEAGE, claim) for claim in lineage.claims)
+    past = records.past_claims(LINEAGE, lineage.claims)
     view = LineageView(lineage=lineage, past=past)
     noted = state.noted | {(LAST, *note) for note in world.notes}
     if not scenario.falls_back:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from perdure.journal.journal_format import Kind, encode_line
 from perdure.policy.states import Counts
 from perdure.policy.turn import (
@@ -155,8 +157,8 @@ def from_the_oldest(values: tuple[int, ...]) -> Callable[[LineageView], Decision
 
     def choose(view: LineageView) -> Decision:
         whole = [save.number for save in view.lineage.saves if not save.is_pruned]
-        oldest = replace(view.lineage, point=min(whole, default=None))
-        return decide(replace(view, lineage=oldest), StepRules(is_resumable=True), values)
+        oldest = structs.replace(view.lineage, point=min(whole, default=None))
+        return decide(structs.replace(view, lineage=oldest), StepRules(is_resumable=True), values)
 
     return choose
 

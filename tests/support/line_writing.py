@@ -5,8 +5,9 @@ as something else, is never sent.
 """
 
 import json
-from dataclasses import replace
 from typing import assert_never
+
+from msgspec.structs import replace
 
 from perdure.protocol.decoding import decode
 from perdure.protocol.lines import LINE_LIMIT_CHARACTERS

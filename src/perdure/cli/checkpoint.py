@@ -6,11 +6,11 @@ one that the task's next attempt starts from.
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import to_builtins
 
 from perdure.cli.places import places, where_options
 from perdure.cli.tables import console, moment, plain, show_table, size
@@ -65,7 +65,7 @@ def _described(found: "NamedCheckpoint") -> dict[str, Any]:
         "task": found.at.stored.label,
         "key": found.at.stored.task,
         "point": found.save.number == found.at.stored.lineage.point,
-        **asdict(checkpoint_facts(found.save)),
+        **to_builtins(checkpoint_facts(found.save)),
     }
 
 
@@ -284,7 +284,7 @@ def verify(**given: Any) -> int:
     driver = found.at.looked.store.driver
     damages = verify_checkpoint(driver, found.at.stored.packs, found.manifest)
     if given["as_json"]:
-        print(json.dumps({"name": found.label, "damaged": [asdict(one) for one in damages]}))
+        print(json.dumps({"name": found.label, "damaged": to_builtins(damages)}))
     elif not damages:
         print(f"{found.label}: all {size(found.manifest.size_bytes)} are what was saved")
     else:

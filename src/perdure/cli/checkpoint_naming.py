@@ -1,6 +1,6 @@
 """The checkpoint that ``JOB/TASK@N`` means."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perdure.cli.looking import Looked, look_into
 from perdure.cli.naming import FoundTask, find_task, split_named_checkpoint
@@ -14,8 +14,7 @@ from perdure.store.lineage import Save
 from perdure.store.manifest import Manifest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedTask:
+class NamedTask(Struct, frozen=True, kw_only=True):
     """A task that was named, with its lineage read."""
 
     looked: Looked
@@ -26,8 +25,7 @@ class NamedTask:
     sequence: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedCheckpoint:
+class NamedCheckpoint(Struct, frozen=True, kw_only=True):
     """A checkpoint that was named."""
 
     at: NamedTask

@@ -1,10 +1,10 @@
 """``perdure checkpoints``: all checkpoints of a job or task."""
 
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import to_builtins
 
 from perdure.cli.places import places, where_options
 from perdure.cli.tables import console, moment, plain, show_table, size
@@ -61,7 +61,7 @@ def checkpoints(**given: Any) -> int:
 
 def _plain_row(row: dict[str, Any]) -> dict[str, Any]:
     described = {name: value for name, value in row.items() if name != "facts"}
-    return {**described, **asdict(row["facts"])}
+    return {**described, **to_builtins(row["facts"])}
 
 
 def _show(job: str, rows: list[dict[str, Any]]) -> None:

@@ -6,16 +6,16 @@ replacement, not one a line.
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 
+from msgspec import Struct
+
 _READ_BYTES = 1 << 20
 
 
-@dataclass(slots=True)
-class _Followed:
+class _Followed(Struct):
     """One log that is being shown."""
 
     offset: int = 0

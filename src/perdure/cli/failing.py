@@ -7,19 +7,28 @@ import json
 import signal
 import sys
 import traceback
-from typing import Any, NoReturn
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from perdure.errors import PerdureError, TemplateError
 
+if TYPE_CHECKING:
+    from perdure.engines.local import LocalEngine
+
 BUG_EXIT = 70
 
 
-def run_command(command: click.Command) -> NoReturn:
-    """Run the command line and exit."""
+def run_command(command: click.Command, engine: "LocalEngine | None" = None) -> NoReturn:
+    """Run the command line and exit.
+
+    Args:
+        command: what takes the arguments.
+        engine: where a worker is being prepared already.
+    """
     try:
-        code = command.main(standalone_mode=False)
+        code = command.main(standalone_mode=False, obj=engine)
         sys.exit(code if isinstance(code, int) else 0)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
@@ -65,7 +74,8 @@ def described(error: PerdureError) -> dict[str, Any]:
 
 def wants_json() -> bool:
     """Whether the command line asks for JSON."""
-    return "--json" in sys.argv or "--output=json" in sys.argv
+    given = sys.argv
+    return "--json" in given or "--output=json" in given or ("--output", "json") in pairwise(given)
 
 
 def _plain(value: object) -> object:

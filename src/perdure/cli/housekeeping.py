@@ -3,10 +3,10 @@
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import to_builtins
 
 from perdure.cli.places import Places, places, where_options
 from perdure.cli.tables import console, plain, show_table, size
@@ -253,7 +253,7 @@ def verify(**given: Any) -> int:
         for finding in check_job(looked.store.driver, job, checked)
     ]
     if given["as_json"]:
-        print(json.dumps({**asdict(checked), "damaged": [asdict(one) for one in findings]}))
+        print(json.dumps({**to_builtins(checked), "damaged": to_builtins(findings)}))
     else:
         print(
             f"Read {checked.records} records, {checked.journals} journals and"
@@ -325,7 +325,7 @@ def _repair_job(looked: "Looked", job: "JobId") -> list[dict[str, Any]]:
         done = repair_findings(driver, findings, folder, clock)
         return [
             {
-                **asdict(one.finding),
+                **to_builtins(one.finding),
                 "aside": str(one.aside) if one.aside is not None else None,
                 "advice": one.advice,
             }

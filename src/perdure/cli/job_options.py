@@ -5,7 +5,6 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -277,14 +276,14 @@ def _hooks(given: tuple[tuple[str, str], ...]) -> dict[str, tuple[str, ...]]:
 
 def _limits(given: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """``[STEP:]NAME=NUMBER`` as limits of the job and of its steps."""
-    kinds = {one.name: one.type for one in fields(Limits)}
+    kinds = Limits.__annotations__
     job: dict[str, Any] = {}
     steps: dict[str, dict[str, Any]] = {}
     for text in given:
         left, equals, number = text.rpartition("=")
         step, colon, name = left.rpartition(":")
         try:
-            value = (int if kinds.get(name) in (int, "int") else float)(number)
+            value = (int if kinds.get(name) is int else float)(number)
         except ValueError:
             value = -1
         if not equals or name not in kinds or value < 0:

@@ -4,8 +4,9 @@ Nothing is written but the cache, and that only where it can be: these commands 
 one may only read. While the facts come from the cache, the job's template is not even loaded.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from perdure.cli.naming import find_job
 from perdure.cli.places import Places
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from perdure.manager.job_view import JobView
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
+class Looked(Struct, frozen=True, kw_only=True):
     """A store to look into."""
 
     places: Places

@@ -4,9 +4,10 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
+
+from msgspec import Struct, field
 
 from perdure.cli.places import Places
 from perdure.clock import Clock, SystemClock, pause
@@ -23,8 +24,7 @@ from perdure.template import Job
 from perdure.worker.ticker import scope_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Managed:
+class Managed(Struct, frozen=True, kw_only=True):
     """A job and what is needed to manage it.
 
     Attributes:

@@ -6,8 +6,9 @@ answered with the candidates, never guessed.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from perdure.clock import SystemClock, pause
 from perdure.errors import JobMissing, UsageError
@@ -79,8 +80,7 @@ def document_line(document: JobDocument | None, job: JobId) -> str:
     return f"{job} ({document.name})" if document is not None else job
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundTask:
+class FoundTask(Struct, frozen=True, kw_only=True):
     """A task that was named."""
 
     step: "StepView"

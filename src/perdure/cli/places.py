@@ -10,12 +10,12 @@
 import os
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 import platformdirs
+from msgspec import Struct
 
 from perdure.errors import HomeError
 from perdure.store.job_document import JobDocument
@@ -25,8 +25,7 @@ from perdure.store.opening import Store, open_store
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class Places(Struct, frozen=True, kw_only=True):
     """Where things are on this host."""
 
     home: Path

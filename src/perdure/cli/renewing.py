@@ -7,9 +7,10 @@ left out and told.
 
 import sys
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from perdure.cli.managed import Managed, view_of
 from perdure.cli.naming import FoundTask, find_tasks

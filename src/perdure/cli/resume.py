@@ -46,9 +46,10 @@ from perdure.engines.local import LocalEngine
 )
 @click.option("--verbose", is_flag=True, help="Say on standard error what perdure does besides.")
 @where_options
-def resume(**given: Any) -> int:
+@click.pass_obj
+def resume(engine: LocalEngine | None, /, **given: Any) -> int:
     """Go on with JOB, in front: suspended, held, failed, or left by a host that was lost."""
-    engine = LocalEngine()
+    engine = engine or LocalEngine()
     if not given["detach"]:
         engine.prepare()
     try:

@@ -1,10 +1,10 @@
 """``perdure run``: submit and manage in front, showing what the tasks print."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from perdure.cli.job_options import caller_environment, job_document, job_options
 from perdure.cli.places import places, where_options
@@ -34,12 +34,13 @@ _MOST_PREPARED = 2
 )
 @click.option("--again", is_flag=True, help="With --key: begin a new job even if the last is done.")
 @where_options
-def run(**given: Any) -> int:
+@click.pass_obj
+def run(engine: LocalEngine | None, /, **given: Any) -> int:
     """Run the job of TEMPLATE; whatever interrupts it, the same line goes on.
 
     Ctrl-C suspends it at its next save; a second one stops it at once, at its last checkpoint.
     """
-    engine = LocalEngine()
+    engine = engine or LocalEngine()
     engine.prepare(min(given["workers"], _MOST_PREPARED))
     try:
         return _run(engine, given)

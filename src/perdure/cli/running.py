@@ -3,9 +3,11 @@
 import shlex
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.cli.display import LogDisplay, timestamps
 from perdure.cli.exits import TERMINATED, exit_code
@@ -28,8 +30,7 @@ from perdure.worker.task_environment import missing_secrets
 _SHOW_SECONDS = 0.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class Shown(Struct, frozen=True, kw_only=True):
     """How a run is shown.
 
     Attributes:

@@ -173,7 +173,7 @@ def _unread(job: JobId) -> dict[str, Any]:
 
 def _tasks(found: JobStatus) -> dict[str, int]:
     """The tasks of all steps, by state."""
-    names = ("total", *Counts.__dataclass_fields__)
+    names = ("total", *Counts.__struct_fields__)
     counts = [step.facts.counts for step in found.steps]
     return {name: sum(int(getattr(one, name)) for one in counts) for name in names}
 

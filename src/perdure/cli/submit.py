@@ -19,7 +19,7 @@ def submit(**given: Any) -> int:
 
     A reboot of this host ends its processes: `perdure resume JOB` goes on from the last saves.
     """
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from perdure.cli.detached import start_manager
     from perdure.clock import SystemClock, pause

@@ -1,10 +1,10 @@
 """``perdure why``: why a job or a task is as it is, and the lines that change it."""
 
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import to_builtins
 
 from perdure.cli.places import places, where_options
 from perdure.cli.tables import plain
@@ -32,7 +32,7 @@ def why(**given: Any) -> int:
     else:
         explanations = _of_task(looked, document, given["task"])
     if given["as_json"]:
-        described = [asdict(one) for one in explanations]
+        described = [to_builtins(one) for one in explanations]
         print(json.dumps({"job": document.job, "explanations": described}))
     else:
         for explanation in explanations:

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from perdure.clock import SystemClock, pause
 from perdure.engines.local import LocalEngine
@@ -31,8 +32,7 @@ from perdure.worker.workspaces.openjd import library_rules
 _IMDS_VARIABLE = "PERDURE_IMDS_URL"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerOptions:
+class WorkerOptions(Struct, frozen=True, kw_only=True):
     """What the engine says to the worker."""
 
     store: str

@@ -15,11 +15,11 @@ import json
 import sqlite3
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from blake3 import blake3
+from msgspec import Struct, to_builtins
 
 from perdure.database import statements
 
@@ -32,16 +32,14 @@ _LARGEST_FACTS = 64 << 20
 _Answer = TypeVar("_Answer")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CachedFacts:
+class CachedFacts(Struct, frozen=True, kw_only=True):
     """What was kept of a job: JSON of its facts and of the positions up to which they hold."""
 
     positions: Mapping[str, Any]
     facts: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedJob:
+class ListedJob(Struct, frozen=True, kw_only=True):
     """What lists show of a job; also what was kept with its facts."""
 
     job: str
@@ -86,7 +84,7 @@ class Cache:
         if len(facts) > _LARGEST_FACTS:
             return
         row = {
-            **asdict(listed),
+            **to_builtins(listed),
             "store": store,
             "version": self._version,
             "positions": positions,

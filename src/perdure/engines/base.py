@@ -1,13 +1,13 @@
 """What starts workers, seen from a turn."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchRequest:
+
+class LaunchRequest(Struct, frozen=True, kw_only=True):
     """One worker to start.
 
     Attributes:

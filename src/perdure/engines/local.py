@@ -38,8 +38,8 @@ class LocalEngine:
         self._prepared: dict[str, subprocess.Popen[bytes]] = {}
 
     def prepare(self, workers: int = 1) -> None:
-        """Start workers that import and wait; what they print before their order is dropped."""
-        for _ in range(workers):
+        """See that so many workers import and wait; what they print meanwhile is dropped."""
+        for _ in range(workers - len(self._prepared)):
             token = secrets.token_hex(16)
             with contextlib.suppress(OSError):  # then workers are started when they are needed
                 self._prepared[token] = subprocess.Popen(

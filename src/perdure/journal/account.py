@@ -7,9 +7,10 @@ Source: docs/journal-format.md: counts(launch), ended(launch, lineage).
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from sys import intern
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from perdure.journal.journal_format import LINE_LIMIT_BYTES, JournalRecord, Kind, parse
 from perdure.journal.medium import Medium, read_from
@@ -32,8 +33,7 @@ class AttemptKey(NamedTuple):
     attempt: int
 
 
-@dataclass(slots=True)
-class AttemptAccount:
+class AttemptAccount(Struct):
     """What the journal says about one attempt.
 
     Attributes:

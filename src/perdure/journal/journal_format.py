@@ -7,11 +7,11 @@ nor does anything behind it.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from blake3 import blake3
+from msgspec import Struct
 
 FORMAT = 1
 _DIGITS = 16
@@ -40,8 +40,7 @@ class Kind(Enum):
     CLOSED = "closed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalRecord:
+class JournalRecord(Struct, frozen=True, kw_only=True):
     """One line: its kind, its fields, and the offset in the journal at which it ends."""
 
     kind: Kind
@@ -49,8 +48,7 @@ class JournalRecord:
     end: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parsed:
+class Parsed(Struct, frozen=True, kw_only=True):
     """What a stretch of journal says.
 
     Attributes:

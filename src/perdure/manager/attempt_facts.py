@@ -4,8 +4,9 @@ Source: docs/cli.md (the fields), docs/journal-format.md.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from perdure.journal.account import AttemptAccount
 from perdure.manager.facts import AttemptFacts, CheckpointFacts
@@ -17,8 +18,7 @@ _LOST = "nobody saw it end: its worker or its host was lost"
 _NEVER_BEGUN = "its worker left before it began"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class Named(Struct, frozen=True, kw_only=True):
     """How a lineage is called."""
 
     step: str

@@ -9,7 +9,8 @@ Source: docs/journal-format.md, "branch".
 """
 
 import time
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perdure.errors import CheckpointMissing, HomeBusy
 from perdure.manager.job_view import JobView
@@ -25,8 +26,7 @@ _LOOK_SECONDS = 0.2
 _PATIENCE_SECONDS = 700.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Branched:
+class Branched(Struct, frozen=True, kw_only=True):
     """A branch that was put.
 
     Attributes:

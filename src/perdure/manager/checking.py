@@ -7,7 +7,8 @@ Source: design 3 (rule 4); docs/store-format.md.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perdure.errors import CheckpointError, FormatTooNew, PerdureError, StoreDamaged
 from perdure.journal.account import LaunchAccount
@@ -21,8 +22,7 @@ from perdure.store.record_format import Record, decode_record
 from perdure.store.verify import verify_checkpoint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """Something that is not what was written.
 
     Attributes:
@@ -36,8 +36,7 @@ class Finding:
     reason: str
 
 
-@dataclass(slots=True)
-class Checked:
+class Checked(Struct):
     """How much was read."""
 
     records: int = 0

@@ -7,7 +7,8 @@ Source: design 3 (rules 7 and 8).
 
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perdure.manager.facts import AttemptFacts, CheckpointFacts, JobFacts, TaskFacts
 from perdure.manager.job_status import JobStatus, StepStatus
@@ -18,8 +19,7 @@ EXPLAINED_TASKS = 20
 _SHOWN_CHOICES = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class Explanation(Struct, frozen=True, kw_only=True):
     """Something that is as it is, and why.
 
     Attributes:

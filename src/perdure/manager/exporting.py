@@ -18,9 +18,10 @@ import os
 import tarfile
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from perdure.errors import HomeError, UsageError
 from perdure.store.driver import Driver
@@ -35,8 +36,7 @@ RECORD = f"{OWN_FOLDER}/record"
 FILES = "files"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Export:
+class Export(Struct, frozen=True, kw_only=True):
     """What is exported.
 
     Attributes:

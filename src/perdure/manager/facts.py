@@ -10,8 +10,9 @@ interface: docs/cli.md.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
 from typing import Any
+
+from msgspec import Struct, convert, field, to_builtins
 
 from perdure.policy.states import Counts
 
@@ -19,8 +20,7 @@ from perdure.policy.states import Counts
 FACTS_VERSION = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointFacts:
+class CheckpointFacts(Struct, frozen=True, kw_only=True):
     """A committed checkpoint.
 
     Attributes:
@@ -53,8 +53,7 @@ class CheckpointFacts:
     imported: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptFacts:
+class AttemptFacts(Struct, frozen=True, kw_only=True):
     """One attempt.
 
     Attributes:
@@ -94,8 +93,7 @@ class AttemptFacts:
     checkpoints: tuple[CheckpointFacts, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskFacts:
+class TaskFacts(Struct, frozen=True, kw_only=True):
     """A lineage about which there is more to say than that it is counted.
 
     Attributes:
@@ -119,8 +117,7 @@ class TaskFacts:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepFacts:
+class StepFacts(Struct, frozen=True, kw_only=True):
     """A step that runs.
 
     Attributes:
@@ -139,8 +136,7 @@ class StepFacts:
     waiting: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchFacts:
+class LaunchFacts(Struct, frozen=True, kw_only=True):
     """A launch that has not ended, as far as is recorded.
 
     Attributes:
@@ -158,8 +154,7 @@ class LaunchFacts:
     running: tuple[tuple[int, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopFacts:
+class StopFacts(Struct, frozen=True, kw_only=True):
     """A standing stop of the whole job."""
 
     number: int
@@ -167,8 +162,7 @@ class StopFacts:
     by: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFacts:
+class JobFacts(Struct, frozen=True, kw_only=True):
     """All of it.
 
     Attributes:
@@ -192,51 +186,14 @@ class JobFacts:
 
     def to_json(self) -> dict[str, Any]:
         """As it is cached."""
-        return asdict(self)
+        described: dict[str, Any] = to_builtins(self)
+        return described
 
 
 def from_json(found: Mapping[str, Any]) -> JobFacts:
     """The opposite of `JobFacts.to_json`.
 
     Raises:
-        KeyError, TypeError: it is none.
+        ValidationError: it is none.
     """
-    described = dict(found)
-    described["steps"] = tuple(_step(one) for one in found["steps"])
-    described["tasks"] = tuple(_with_tuples(TaskFacts, one) for one in found["tasks"])
-    described["attempts"] = tuple(_attempt(one) for one in found["attempts"])
-    described["launches"] = tuple(_launch(one) for one in found["launches"])
-    stop = found["stop"]
-    described["stop"] = StopFacts(**stop) if stop is not None else None
-    described["damage"] = tuple(found["damage"])
-    return JobFacts(**described)
-
-
-def _step(found: Mapping[str, Any]) -> StepFacts:
-    counts = Counts(**found["counts"])
-    return StepFacts(
-        **{**found, "counts": counts, "dependencies": tuple(found["dependencies"])},
-    )
-
-
-def _attempt(found: Mapping[str, Any]) -> AttemptFacts:
-    checkpoints = tuple(CheckpointFacts(**one) for one in found["checkpoints"])
-    attempt: AttemptFacts = _with_tuples(AttemptFacts, {**found, "checkpoints": checkpoints})
-    return attempt
-
-
-def _launch(found: Mapping[str, Any]) -> LaunchFacts:
-    running = tuple((int(step), str(task)) for step, task in found["running"])
-    return LaunchFacts(**{**found, "running": running})
-
-
-def _with_tuples(kind: Any, found: Mapping[str, Any]) -> Any:
-    """JSON has lists where the values have tuples."""
-    known = {one.name for one in fields(kind)}
-    return kind(
-        **{
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in found.items()
-            if name in known
-        }
-    )
+    return convert(found, JobFacts)

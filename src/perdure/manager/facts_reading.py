@@ -6,7 +6,8 @@ facts of a job of 100,000 tasks stay small.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from perdure.manager.attempt_facts import Named, attempt_facts
 from perdure.manager.facts import (
@@ -51,8 +52,7 @@ def read_facts(view: JobView, *, every_attempt: bool = False) -> tuple[JobFacts,
     return _Reading(view, every_attempt=every_attempt).facts(sizes)
 
 
-@dataclass(slots=True)
-class _Listed:
+class _Listed(Struct):
     """What is collected."""
 
     tasks: list[TaskFacts] = field(default_factory=list)

@@ -14,9 +14,10 @@ Source: docs/journal-format.md, "branch"; design 11; docs/decisions/071.
 
 import tarfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from ulid import ULID
 
 from perdure.errors import CheckpointConflict, CheckpointCorrupt, HomeBusy, PerdureError, UsageError
@@ -57,8 +58,7 @@ _RECORD_LIMIT_BYTES = BODY_LIMIT_BYTES + HEADER_LIMIT_BYTES
 _CARRIED = ("first_incomplete", "support")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
+class Imported(Struct, frozen=True, kw_only=True):
     """A checkpoint that was imported.
 
     Attributes:
@@ -127,8 +127,7 @@ def check_importable(view: JobView, step: StepView, ref: TaskRef, stored: Stored
             )
 
 
-@dataclass(slots=True)
-class _Taking:
+class _Taking(Struct):
     """A file on its way into the store."""
 
     writer: PackWriter

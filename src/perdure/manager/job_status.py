@@ -8,9 +8,11 @@ added to: docs/cli.md.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from perdure.clock import from_text
 from perdure.journal.heartbeat import read_heartbeat
@@ -34,8 +36,7 @@ _GONE = "its worker is gone; what it did since its last checkpoint will be done 
 _SHOWN_OF_MANAGER = ("host", "pid", "pid_started", "boot")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchNow:
+class LaunchNow(Struct, frozen=True, kw_only=True):
     """What can be seen of a launch now.
 
     Attributes:
@@ -47,8 +48,7 @@ class LaunchNow:
     heartbeat: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Now:
+class Now(Struct, frozen=True, kw_only=True):
     """What can be seen of a job's processes now.
 
     Attributes:
@@ -97,16 +97,14 @@ def _manager_now(driver: Driver, job: JobId) -> Mapping[str, Any] | None:
     return {**shown, "state": state}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepStatus:
+class StepStatus(Struct, frozen=True, kw_only=True):
     """A step's state and its tasks by state."""
 
     facts: StepFacts
     status: Status
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobStatus:
+class JobStatus(Struct, frozen=True, kw_only=True):
     """A job's status.
 
     Attributes:
@@ -146,9 +144,9 @@ class JobStatus:
             "settled_at": self.facts.settled_at,
             "manager": dict(self.now.manager) if self.now.manager is not None else None,
             "steps": [_step_json(step) for step in self.steps],
-            "tasks": [asdict(task) for task in self.facts.tasks],
+            "tasks": to_builtins(self.facts.tasks),
             "tasks_left_out": self.facts.tasks_left_out,
-            "attempts": [_attempt_json(attempt) for attempt in self.facts.attempts],
+            "attempts": to_builtins(self.facts.attempts),
             "attempts_left_out": self.facts.attempts_left_out,
             "warnings": list(self.warnings),
         }
@@ -163,12 +161,8 @@ def _step_json(step: StepStatus) -> dict[str, Any]:
         "held": step.status.is_held,
         "reason": step.status.reason,
         "resumable": step.facts.resumable,
-        "tasks": {"total": counts.total, **asdict(counts)},
+        "tasks": {"total": counts.total, **to_builtins(counts)},
     }
-
-
-def _attempt_json(attempt: AttemptFacts) -> dict[str, Any]:
-    return asdict(attempt)
 
 
 def status_of(document: JobDocument, facts: JobFacts, now: Now) -> JobStatus:

@@ -6,9 +6,10 @@ reads; one object belongs to one thread.
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from perdure.clock import Clock
 from perdure.engines.base import Engine
@@ -42,8 +43,7 @@ from perdure.worker.rules import rules_of
 from perdure.worker.ticker import fold_wishes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewParts:
+class ViewParts(Struct, frozen=True, kw_only=True):
     """What a view is made from.
 
     Attributes:

@@ -7,7 +7,8 @@ Source: docs/store-format.md, "Keys".
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perdure.errors import CheckpointMissing
 from perdure.manager.job_view import JobView
@@ -23,8 +24,7 @@ from perdure.store.manifest_format import decode_manifest
 from perdure.worker.job_records import LineageId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredLineage:
+class StoredLineage(Struct, frozen=True, kw_only=True):
     """A lineage, its log read to the end.
 
     Attributes:

@@ -6,9 +6,10 @@ and said, never passed over in silence.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from perdure.manager.job_view import JobView
 from perdure.manager.labels import task_label
@@ -21,8 +22,7 @@ from perdure.worker.output import read_log
 PIECE_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedAttempt:
+class LoggedAttempt(Struct, frozen=True, kw_only=True):
     """An attempt and where its output stands.
 
     Attributes:
@@ -43,8 +43,7 @@ class LoggedAttempt:
     title: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class Output(Struct, frozen=True, kw_only=True):
     """A piece of output, or what is missing of it.
 
     Attributes:
@@ -56,8 +55,7 @@ class Output:
     lost: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(Struct, frozen=True, kw_only=True):
     """Which attempts; None: all."""
 
     lineage: tuple[int, str] | None = None
@@ -115,8 +113,7 @@ def _title(view: JobView, step: int, begun: dict[str, object], number: int) -> s
     return f"{label} attempt {number} {start}, on {begun.get('host', '?')} {begun.get('at', '')}"
 
 
-@dataclass(slots=True)
-class LogReader:
+class LogReader(Struct):
     """Reads outputs of one job.
 
     Attributes:

@@ -5,7 +5,8 @@ people see while it goes on is somebody else's: `between` is called between turn
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perdure.engines.base import Engine
 from perdure.errors import PerdureError
@@ -21,8 +22,7 @@ LOOK_SECONDS = 0.25
 _LONGEST_PAUSE_SECONDS = 30.0
 
 
-@dataclass(slots=True)
-class Orders:
+class Orders(Struct):
     """What signals ask of a manager, posted from signal handlers.
 
     Attributes:

@@ -4,7 +4,7 @@ What the task had in its session folder lies at the top; what it had elsewhere l
 ``outside/``, by its whole path. Inputs and files that were only recorded are not in the checkpoint.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from perdure.store.manifest import (
     SESSION_ROOT,

@@ -8,8 +8,9 @@ Source: docs/store-format.md: records are never changed, journals only grow.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from perdure.journal.medium import length
 from perdure.store import layout
@@ -17,8 +18,7 @@ from perdure.store.driver import Driver
 from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Positions:
+class Positions(Struct, frozen=True, kw_only=True):
     """Read positions.
 
     Attributes:

@@ -10,8 +10,9 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from perdure.clock import Clock
 from perdure.errors import HomeBusy, PerdureError
@@ -27,8 +28,7 @@ from perdure.worker.job_records import JobRecords
 _LOOK_SECONDS = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rooms:
+class Rooms(Struct, frozen=True, kw_only=True):
     """What a job has on this host beside the store.
 
     Attributes:
@@ -40,8 +40,7 @@ class Rooms:
     sessions: Path | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Removal:
+class Removal(Struct, frozen=True, kw_only=True):
     """How a job is removed.
 
     Attributes:

@@ -16,8 +16,9 @@ Source: docs/journal-format.md; docs/decisions/074.
 import os
 import secrets
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from perdure.clock import Clock, to_text
 from perdure.errors import HomeError
@@ -30,8 +31,7 @@ from perdure.store.record_format import encode_record
 DAMAGED = "damaged"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repaired:
+class Repaired(Struct, frozen=True, kw_only=True):
     """What was done about a finding.
 
     Attributes:

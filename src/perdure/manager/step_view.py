@@ -8,8 +8,9 @@ about them.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from perdure.clock import from_text
 from perdure.journal.account import AttemptAccount
@@ -28,8 +29,7 @@ from perdure.worker.job_records import JobRecords, LineageId, Share
 from perdure.worker.shares import next_share, tasks_of
 
 
-@dataclass(slots=True)
-class Watched:
+class Watched(Struct):
     """A lineage that something has to be decided about.
 
     Attributes:
@@ -51,8 +51,7 @@ class Watched:
     is_stale: bool = True
 
 
-@dataclass(slots=True)
-class StepView:
+class StepView(Struct):
     """The view of one step.
 
     Attributes:
@@ -156,7 +155,7 @@ class StepView:
         lineage = self.records.fold(watched.log, share=share)
         lineage_id = LineageId(step=self.key, task=watched.ref.task)
         # Nothing is read past `JobView._fold`, which has to see every record.
-        past = tuple(self.records.known_past_claim(lineage_id, claim) for claim in lineage.claims)
+        past = self.records.known_past_claims(lineage_id, lineage.claims)
         watched.view = LineageView(lineage=lineage, past=past)
         watched.is_running = any(
             not p.is_ended and not ended(p.claim.launch) and p.claim.number >= 0 for p in past

@@ -9,8 +9,9 @@ Source: docs/store-format.md, "Keys"; design 4 (the store alone is enough).
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
+from msgspec.structs import replace
 from ulid import ULID
 
 from perdure.clock import Clock, to_text
@@ -31,8 +32,7 @@ from perdure.template import Job
 _KEY_LOG_LIMIT = 100_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submitted:
+class Submitted(Struct, frozen=True, kw_only=True):
     """A job that is in the store.
 
     Attributes:

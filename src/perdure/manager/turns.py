@@ -9,10 +9,10 @@ Source: docs/journal-format.md, "turn"; policy.turn decides.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, to_builtins
 from ulid import ULID
 
 from perdure.clock import Clock
@@ -41,8 +41,7 @@ from perdure.worker.keeper import end_launch
 MAX_ROUNDS = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnParts:
+class TurnParts(Struct, frozen=True, kw_only=True):
     """What a turn acts with.
 
     Attributes:
@@ -210,7 +209,7 @@ class TurnMaker:
 
 
 def _counts(counts: Counts) -> dict[str, int]:
-    return {name: number for name, number in asdict(counts).items() if number}
+    return {name: number for name, number in to_builtins(counts).items() if number}
 
 
 def _resources(grant: Grant | None) -> dict[str, Any]:

@@ -11,15 +11,15 @@ Source: design of perdure, "What counts against a task".
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from perdure.policy.outcome import AttemptState, Cause
 
 Content = str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """How much is tried; options of ``run`` and ``submit``, and of each step.
 
     Attributes:
@@ -43,8 +43,7 @@ class Limits:
 DEFAULT_LIMITS = Limits()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastAttempt:
+class PastAttempt(Struct, frozen=True, kw_only=True):
     """One attempt of a lineage that is over, as the logs tell it.
 
     Attributes:
@@ -80,8 +79,7 @@ class PastAttempt:
     limit_without_save: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class History(Struct, frozen=True, kw_only=True):
     """A lineage's attempts that are over.
 
     Attributes:
@@ -98,8 +96,7 @@ class History:
 NO_HISTORY = History()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class Tally(Struct, frozen=True, kw_only=True):
     """What the history amounts to.
 
     Attributes:
@@ -123,8 +120,7 @@ class Tally:
         return self.by_point.get(point, 0) >= limits.per_point
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weighed:
+class Weighed(Struct, frozen=True, kw_only=True):
     """An attempt, and what it amounts to."""
 
     attempt: PastAttempt

@@ -7,12 +7,12 @@ store, because only one capture is in flight.
 Source: hal-02514107 (first order); expected loss = C/P + P/(2 mu) + R/mu.
 """
 
-from dataclasses import dataclass
 from math import sqrt
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaveCosts:
+
+class SaveCosts(Struct, frozen=True, kw_only=True):
     """Measured, in seconds.
 
     Attributes:
@@ -26,8 +26,7 @@ class SaveCosts:
     restore_seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IntervalAdvice:
+class IntervalAdvice(Struct, frozen=True, kw_only=True):
     """How often to save, and which part of the time is then lost."""
 
     interval_seconds: float

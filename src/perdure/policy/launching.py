@@ -6,7 +6,8 @@ on with shares.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perdure.policy.resources import Grant, Host, minus, take, unsatisfiable
 from perdure.policy.snapshot import JobSnapshot, LaunchState, PendingLineage, StepInTurn
@@ -15,8 +16,7 @@ from perdure.policy.snapshot import JobSnapshot, LaunchState, PendingLineage, St
 SHARE_LIMIT = 2048
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class Launch(Struct, frozen=True, kw_only=True):
     """Record an intent and start a worker.
 
     Attributes:
@@ -33,8 +33,7 @@ class Launch:
     avoid_hosts: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Impossible:
+class Impossible(Struct, frozen=True, kw_only=True):
     """Tell that no launch of a step fits this host, even alone."""
 
     step: int

@@ -8,8 +8,9 @@ cannot fit, the notice is cut, not the commit.
 Source: design of perdure, "Suspend, exactly".
 """
 
-from dataclasses import dataclass
 from datetime import timedelta
+
+from msgspec import Struct
 
 #: For the exit, the journal and the engine's own clock.
 MARGIN = timedelta(seconds=5)
@@ -17,8 +18,7 @@ _SHORTEST_ESTIMATE = timedelta(seconds=1)
 _ZERO = timedelta()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capturing:
+class Capturing(Struct, frozen=True, kw_only=True):
     """What is known about capture and upload.
 
     Attributes:
@@ -35,8 +35,7 @@ class Capturing:
 NOTHING_KNOWN = Capturing()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoticePlan:
+class NoticePlan(Struct, frozen=True, kw_only=True):
     """What the task is told.
 
     Attributes:

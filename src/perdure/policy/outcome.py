@@ -9,8 +9,9 @@ Source: design of perdure, "How an attempt ends"; docs/decisions/026, 027.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 _SIGKILL = 9
 _SIGNAL_NAMES = {
@@ -88,8 +89,7 @@ class Cause(Enum):
     STORE = "store"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exit:
+class Exit(Struct, frozen=True, kw_only=True):
     """How a process ended: by an exit code or by a signal's number."""
 
     code: int | None = None
@@ -107,8 +107,7 @@ class Exit:
         return f"died of {_SIGNAL_NAMES.get(self.signal, f'signal {self.signal}')}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class Notice(Struct, frozen=True, kw_only=True):
     """That the attempt was asked to stop, keeping its progress.
 
     Attributes:
@@ -125,8 +124,7 @@ class Notice:
     signal_name: str = "the signal"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaveAfterNotice:
+class SaveAfterNotice(Struct, frozen=True, kw_only=True):
     """A save that was announced after the notice.
 
     Attributes:
@@ -140,16 +138,14 @@ class SaveAfterNotice:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotStarted:
+class NotStarted(Struct, frozen=True, kw_only=True):
     """Why no process of the task ever ran."""
 
     cause: Cause
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptFacts:
+class AttemptFacts(Struct, frozen=True, kw_only=True):
     """Everything observed about an attempt that is over.
 
     Attributes:
@@ -181,8 +177,7 @@ class AttemptFacts:
     unsaved_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """How an attempt ended.
 
     Attributes:
@@ -205,8 +200,7 @@ def judge(facts: AttemptFacts) -> Outcome:
     raise AssertionError(facts)  # the last rule always applies
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(Struct, frozen=True, kw_only=True):
     """One row of the decision."""
 
     when: str

@@ -8,7 +8,9 @@ Source: OpenJD 2023-09, <HostRequirements>.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 CPUS = "amount.worker.vcpu"
 MEMORY_MIB = "amount.worker.memory"
@@ -21,8 +23,7 @@ _SHARED = (CPUS, MEMORY_MIB, GPUS, SCRATCH_MIB)
 _UNITS = {CPUS: "CPUs", MEMORY_MIB: "MiB of memory", GPUS: "GPUs", SCRATCH_MIB: "MiB of scratch"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AmountRequirement:
+class AmountRequirement(Struct, frozen=True, kw_only=True):
     """At least, and at most, so much of something."""
 
     name: str
@@ -30,8 +31,7 @@ class AmountRequirement:
     max: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttributeRequirement:
+class AttributeRequirement(Struct, frozen=True, kw_only=True):
     """One of these, or all of these."""
 
     name: str
@@ -39,8 +39,7 @@ class AttributeRequirement:
     all_of: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requirements:
+class Requirements(Struct, frozen=True, kw_only=True):
     """What a step asks of a host."""
 
     amounts: tuple[AmountRequirement, ...] = ()
@@ -51,8 +50,7 @@ class Requirements:
         return max((amount.min for amount in self.amounts if amount.name == name), default=0.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
+class Host(Struct, frozen=True, kw_only=True):
     """What a host has.
 
     Attributes:
@@ -66,8 +64,7 @@ class Host:
     gpus: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class Grant(Struct, frozen=True, kw_only=True):
     """What one launch got.
 
     Attributes:

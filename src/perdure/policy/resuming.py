@@ -17,8 +17,9 @@ Source: design of perdure, "Resuming"; docs/decisions/028, 029.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from perdure.policy.counting import (
     DEFAULT_LIMITS,
@@ -46,8 +47,7 @@ class Action(Enum):
     RESUME = "onCheckpointResume"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownCheckpoint:
+class KnownCheckpoint(Struct, frozen=True, kw_only=True):
     """A checkpoint of the lineage, as far as this decision looks at it.
 
     Attributes:
@@ -71,8 +71,7 @@ class KnownCheckpoint:
         return not self.is_pruned and not self.is_damaged
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(Struct, frozen=True, kw_only=True):
     """Everything that the decision depends on.
 
     Attributes:
@@ -95,8 +94,7 @@ class Question:
     limits: Limits = DEFAULT_LIMITS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class Start(Struct, frozen=True, kw_only=True):
     """An attempt is to start.
 
     Attributes:
@@ -115,8 +113,7 @@ class Start:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class Held(Struct, frozen=True, kw_only=True):
     """A person must choose.
 
     Attributes:
@@ -130,15 +127,13 @@ class Held:
     is_unusable: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class Finished(Struct, frozen=True, kw_only=True):
     """Nothing remains."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class Failed(Struct, frozen=True, kw_only=True):
     """No further attempt starts by itself, and there is nothing to choose from."""
 
     reason: str

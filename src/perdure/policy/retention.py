@@ -10,12 +10,12 @@ Source: docs/journal-format.md, prune; design of perdure, 3 (rule 3).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
+
+class Retention(Struct, frozen=True, kw_only=True):
     """How many are kept.
 
     Attributes:
@@ -37,8 +37,7 @@ class Retention:
 DEFAULT_RETENTION = Retention()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class Stored(Struct, frozen=True, kw_only=True):
     """A checkpoint that is not pruned yet.
 
     Attributes:
@@ -58,8 +57,7 @@ class Stored:
     supports_kept: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stock:
+class Stock(Struct, frozen=True, kw_only=True):
     """All of a lineage's checkpoints, and what must stay.
 
     Attributes:

@@ -3,8 +3,9 @@
 Built by the manager; plain values, so that a plan can be tried on any of them.
 """
 
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct, field
 
 from perdure.policy.resources import Grant, Host, Requirements
 from perdure.policy.states import Counts, State
@@ -28,8 +29,7 @@ class LaunchState(Enum):
     ENDED = "ended"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchInTurn:
+class LaunchInTurn(Struct, frozen=True, kw_only=True):
     """A launch as the turn sees it.
 
     Attributes:
@@ -52,8 +52,7 @@ class LaunchInTurn:
         return self.state not in (LaunchState.DEAD, LaunchState.ENDED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingLineage:
+class PendingLineage(Struct, frozen=True, kw_only=True):
     """A lineage with an attempt to start.
 
     Attributes:
@@ -67,8 +66,7 @@ class PendingLineage:
     avoid_host: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepInTurn:
+class StepInTurn(Struct, frozen=True, kw_only=True):
     """A step as the turn sees it.
 
     Attributes:
@@ -89,8 +87,7 @@ class StepInTurn:
     settled: State | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobSnapshot:
+class JobSnapshot(Struct, frozen=True, kw_only=True):
     """All that a turn decides from.
 
     Attributes:

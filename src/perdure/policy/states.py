@@ -8,8 +8,9 @@ Source: design of perdure, "How an attempt ends", last part.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from perdure.policy.dependencies import in_order
 from perdure.policy.outcome import AttemptState, By
@@ -81,8 +82,7 @@ TRANSITIONS: Mapping[tuple[State, TaskEvent], State] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class Status(Struct, frozen=True, kw_only=True):
     """A state, and why.
 
     Attributes:
@@ -137,8 +137,7 @@ def waiting_status(stop: Stop | None) -> Status:
             return Status(state=State.PENDING, reason=f"stopped by the {stop.by.value}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class Counts(Struct, frozen=True, kw_only=True):
     """How many tasks of a step are in which state; ``held`` of the suspended."""
 
     pending: int = 0
@@ -192,8 +191,7 @@ def _tasks(number: int) -> str:
     return f"{number} task" if number == 1 else f"{number} tasks"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepInJob:
+class StepInJob(Struct, frozen=True, kw_only=True):
     """A step as its job sees it; ``name`` is what people call it."""
 
     index: int

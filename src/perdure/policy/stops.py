@@ -8,8 +8,9 @@ Source: docs/journal-format.md, stopped(scope); docs/store-format.md, "Job log".
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from perdure.policy.outcome import By
 
@@ -23,8 +24,7 @@ class StopKind(Enum):
     CANCEL = "cancel"
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """The job, one of its steps, or one task of a step."""
 
     step: int | None = None
@@ -41,8 +41,7 @@ class Scope:
 JOB = Scope()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class Stop(Struct, frozen=True, kw_only=True):
     """A suspend or cancel record.
 
     Attributes:
@@ -57,8 +56,7 @@ class Stop:
     is_now: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resume:
+class Resume(Struct, frozen=True, kw_only=True):
     """A resume record; it lifts suspensions numbered at most ``lifts``."""
 
     number: int

@@ -12,7 +12,9 @@ Source: docs/journal-format.md, turn; design of perdure, 3 (rules 6 and 10), 4, 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.policy.dependencies import in_order
 from perdure.policy.launching import Impossible, Launch, plan_launches, share_size
@@ -54,23 +56,20 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seal:
+class Seal(Struct, frozen=True, kw_only=True):
     """Record that a launch is taken to be dead, read its journal, fence it."""
 
     launch: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Relaunch:
+class Relaunch(Struct, frozen=True, kw_only=True):
     """Start the worker of an intent that the engine knows nothing of, under the same token."""
 
     launch: str
     token: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settle:
+class Settle(Struct, frozen=True, kw_only=True):
     """Record that a step (None: the job) is over.
 
     Attributes:
@@ -83,15 +82,13 @@ class Settle:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
+class Wait(Struct, frozen=True, kw_only=True):
     """Look again after so many seconds, or when a launch or a wish says something new."""
 
     seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rest:
+class Rest(Struct, frozen=True, kw_only=True):
     """Nothing happens by itself any more: the manager may leave."""
 
     status: Status

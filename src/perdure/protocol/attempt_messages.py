@@ -9,7 +9,7 @@ with its line number and harms nothing else; after `REFUSED_LIMIT` of them the r
 Source: docs/checkpoint-extension.md.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perdure.protocol.dataset import Dataset, DatasetFold
 from perdure.protocol.decoding import decode
@@ -32,8 +32,7 @@ from perdure.protocol.messages import (
 REFUSED_LIMIT = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkContext:
+class ChunkContext(Struct, frozen=True, kw_only=True):
     """What this attempt may report.
 
     Attributes:
@@ -47,8 +46,7 @@ class ChunkContext:
     kept: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilesDeclared:
+class FilesDeclared(Struct, frozen=True, kw_only=True):
     """Capture of these can start.
 
     Attributes:
@@ -62,8 +60,7 @@ class FilesDeclared:
     is_reset: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValueReported:
+class ValueReported(Struct, frozen=True, kw_only=True):
     """The task called a value complete; it is kept once the declarations before it are durable.
 
     Attributes:
@@ -75,8 +72,7 @@ class ValueReported:
     declared: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaveAnnounced:
+class SaveAnnounced(Struct, frozen=True, kw_only=True):
     """The task can go on from here.
 
     Attributes:
@@ -93,24 +89,21 @@ class SaveAnnounced:
     reported: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeStatusSeen:
+class ResumeStatusSeen(Struct, frozen=True, kw_only=True):
     """What the resumed program did with its checkpoint."""
 
     line_number: int
     status: ResumeReport
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StockSeen:
+class StockSeen(Struct, frozen=True, kw_only=True):
     """A message of stock Open Job Description."""
 
     line_number: int
     message: StockMessage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrefixedSeen:
+class PrefixedSeen(Struct, frozen=True, kw_only=True):
     """The first message behind a prefix, with the cure."""
 
     line_number: int
@@ -118,8 +111,7 @@ class PrefixedSeen:
     cure: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Refused(Struct, frozen=True, kw_only=True):
     """A message that does not count.
 
     Attributes:
@@ -136,8 +128,7 @@ class Refused:
     save: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeysIgnored:
+class KeysIgnored(Struct, frozen=True, kw_only=True):
     """A message counted, but for keys that this revision does not know."""
 
     line_number: int

@@ -6,7 +6,7 @@ every save is refused until a RESET says anew what belongs to it. Values are rep
 rule. See docs/decisions/021-refused-declaration.md.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perdure.protocol.messages import CheckpointFiles, FilesMode
 
@@ -15,8 +15,7 @@ PATH_COUNT_LIMIT = 100_000
 PATH_BYTES_LIMIT = 32 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dataset:
+class Dataset(Struct, frozen=True, kw_only=True):
     """What one save includes, in the order of first declaration, each path once."""
 
     files: tuple[str, ...] = ()

@@ -11,7 +11,8 @@ bounded by the longest line allowed, whatever the task prints and however it arr
 """
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 #: Source: openjd-sessions reads at most this many characters at once (LOG_LINE_MAX_LENGTH).
 LINE_LIMIT_CHARACTERS = 64_000
@@ -23,8 +24,7 @@ _BREAK = re.compile(rb"\r\n|\n|\r")
 _MARK = b"openjd_"
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One line of output, without its end.
 
     Attributes:
@@ -36,8 +36,7 @@ class Line:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Overlong:
+class Overlong(Struct, frozen=True):
     """A line longer than the limit, of which only this is known.
 
     Attributes:

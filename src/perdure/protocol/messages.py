@@ -6,8 +6,9 @@ never an error, so that a later revision's message still saves.
 Source: the RFC idea "task checkpointing"; OpenJD "How jobs are run", stdout messages.
 """
 
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct
 
 #: One argv element holds at most 128 KiB; this leaves room for escaping on the way.
 STATE_LIMIT_BYTES = 48 * 1024
@@ -53,8 +54,7 @@ class Ends(Enum):
     ANY_ACTION = "any action"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointFiles:
+class CheckpointFiles(Struct, frozen=True, kw_only=True):
     """``openjd_checkpoint_files``: files and folders that belong to the task's output so far."""
 
     files: tuple[str, ...] = ()
@@ -63,16 +63,14 @@ class CheckpointFiles:
     ignored: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskComplete:
+class TaskComplete(Struct, frozen=True, kw_only=True):
     """``openjd_task_complete``: one value of the chunk is done."""
 
     parameter: str
     value: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointSave:
+class CheckpointSave(Struct, frozen=True, kw_only=True):
     """``openjd_checkpoint_save``: the task can go on from here."""
 
     state: str | None = None
@@ -80,60 +78,56 @@ class CheckpointSave:
     ignored: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeStatus:
+class ResumeStatus(Struct, frozen=True, kw_only=True):
     """``openjd_checkpoint_resume_status``: what became of the checkpoint."""
 
     status: ResumeReport
     ignored: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(Struct, frozen=True, kw_only=True):
     """``openjd_progress``: from 0 to 100."""
 
     percent: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class Status(Struct, frozen=True, kw_only=True):
     """``openjd_status``: one line for people."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fail:
+class Fail(Struct, frozen=True, kw_only=True):
     """``openjd_fail``: why the action will fail, for people."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Env:
+class Env(Struct, frozen=True, kw_only=True):
     """``openjd_env``: sets a variable for the actions inside this environment."""
 
     name: str
     value: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RedactedEnv:
+class RedactedEnv(Struct, frozen=True, kw_only=True):
     """``openjd_redacted_env``: the same, and the value is hidden in logs."""
 
     name: str
-    value: str = field(repr=False)
+    value: str
+
+    def __repr__(self) -> str:
+        """Without the value."""
+        return f"RedactedEnv(name={self.name!r})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnsetEnv:
+class UnsetEnv(Struct, frozen=True, kw_only=True):
     """``openjd_unset_env``: removes a variable."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionRuntimeLoglevel:
+class SessionRuntimeLoglevel(Struct, frozen=True, kw_only=True):
     """``openjd_session_runtime_loglevel``: openjd-sessions' own; we swallow it."""
 
     level: LogLevel
@@ -144,8 +138,7 @@ StockMessage = Progress | Status | Fail | Env | RedactedEnv | UnsetEnv | Session
 Message = CheckpointMessage | StockMessage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Malformed:
+class Malformed(Struct, frozen=True, kw_only=True):
     """A line that is meant as a message and is none.
 
     Attributes:
@@ -159,8 +152,7 @@ class Malformed:
     ends: Ends = Ends.NO_ACTION
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prefixed:
+class Prefixed(Struct, frozen=True, kw_only=True):
     """A message behind something else, such as ``[rank0]: ``; never obeyed.
 
     Attributes:

@@ -25,8 +25,10 @@ import threading
 import time
 from collections.abc import Callable, Container
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perdure.errors import CheckpointTorn, PerdureError, SaveRefused, StoreDamaged
 from perdure.store.dataset_reading import Reading, Version, read_version, tick_ns
@@ -60,8 +62,7 @@ _LOST_PACK_TRIES = 3
 Freezer = Callable[[], AbstractContextManager[None]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Announcement:
+class Announcement(Struct, frozen=True, kw_only=True):
     """What a task announced.
 
     Attributes:
@@ -86,8 +87,7 @@ class Announcement:
         return tuple(dict.fromkeys((*first, *self.files, *self.folders)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaptureSettings:
+class CaptureSettings(Struct, frozen=True, kw_only=True):
     """How an attempt's saves are taken.
 
     Attributes:
@@ -108,8 +108,7 @@ class CaptureSettings:
     tick_ns: int = tick_ns(os.uname().release)
 
 
-@dataclass(slots=True, kw_only=True)
-class Frozen:
+class Frozen(Struct, kw_only=True):
     """A save whose files are stamped; made by `Capture.freeze`, used up by `take` or `drop`.
 
     Attributes:
@@ -128,8 +127,7 @@ class Frozen:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapturedSave:
+class CapturedSave(Struct, frozen=True, kw_only=True):
     """A save whose bytes are durable, and which nobody sees before its record is put.
 
     Attributes:
@@ -141,8 +139,7 @@ class CapturedSave:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Taken:
+class _Taken(Struct, frozen=True, kw_only=True):
     """One entry and its blocks, whose packs have no numbers yet."""
 
     place: Place

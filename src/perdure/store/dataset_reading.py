@@ -21,9 +21,9 @@ import errno
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from blake3 import blake3
+from msgspec import Struct
 
 from perdure.store.manifest import BLOCK_BYTES, file_digest
 from perdure.store.packs import PackWriter, StoredBlock
@@ -33,8 +33,7 @@ _FINE_STAMPS_SINCE = (6, 13)
 _TICK_NS = 20_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
+class Version(Struct, frozen=True, kw_only=True):
     """One version of a file.
 
     Attributes:
@@ -52,8 +51,7 @@ class Version:
     is_kept: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True):
     """How files are read.
 
     Attributes:

@@ -11,7 +11,8 @@ Source: docs/store-format.md "Deletion"; protocol "PRUNE".
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perdure.store import layout
 from perdure.store.driver import Driver
@@ -20,8 +21,7 @@ from perdure.store.manifest import Manifest
 from perdure.store.packs import listed_packs, packs_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deleted:
+class Deleted(Struct, frozen=True, kw_only=True):
     """What a deletion did.
 
     Attributes:

@@ -12,7 +12,8 @@ import os
 import re
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from perdure.errors import CheckpointTorn, SaveFileMissing, SaveRefused
 from perdure.store.manifest import Entry, EntryType, RootKind
@@ -28,8 +29,7 @@ _STAGED_NAME = re.compile(r"\.perdure-[0-9a-f]{32}")
 _NOTE_LIMIT = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class Line(Struct, frozen=True, kw_only=True):
     """When a save's line was read, and when its files were stamped, by the wall clock."""
 
     read_at_ns: int
@@ -43,8 +43,7 @@ class Line:
         return self.read_at_ns < changed_at_ns <= stamped_at_ns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(Struct, frozen=True, kw_only=True):
     """A file of the dataset, before its bytes are taken.
 
     Attributes:
@@ -62,8 +61,7 @@ class Found:
     is_late: bool
 
 
-@dataclass(slots=True, kw_only=True)
-class Gathered:
+class Gathered(Struct, kw_only=True):
     """All that belongs to a save.
 
     Attributes:

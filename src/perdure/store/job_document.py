@@ -8,10 +8,12 @@ Source: docs/store-format.md, "The job record"; design 11.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
 from fnmatch import fnmatchcase
 from typing import Any
 
+from msgspec import Struct, ValidationError, convert, field, to_builtins
+
+from perdure.errors import StoreDamaged
 from perdure.store.layout import JobId
 
 #: Variables whose values are never written, unless ``--env-omit`` adds to them.
@@ -20,16 +22,14 @@ SECRET_NAMES = ("*TOKEN*", "*SECRET*", "*PASSWORD*", "*KEY*")
 _OWN_NAMES = "PERDURE_*"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+class Text(Struct, frozen=True, kw_only=True):
     """A document as it was given, with the name by which errors call it."""
 
     name: str
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class Selection(Struct, frozen=True, kw_only=True):
     """Which tasks of the job are run, as `openjd run` selects them.
 
     Attributes:
@@ -45,8 +45,7 @@ class Selection:
     run_dependencies: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(Struct, frozen=True, kw_only=True):
     """How the job is run; given at submit, kept with it.
 
     Attributes:
@@ -84,8 +83,7 @@ class Options:
     temporary_dir: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobDocument:
+class JobDocument(Struct, frozen=True, kw_only=True):
     """The job record.
 
     Attributes:
@@ -117,39 +115,22 @@ class JobDocument:
 
     def to_header(self) -> dict[str, Any]:
         """The record's header, without id and moment."""
-        return {"kind": "job", "front": "openjd", **asdict(self)}
+        return {"kind": "job", "front": "openjd", **to_builtins(self)}
 
 
 def from_header(header: Mapping[str, Any]) -> JobDocument:
-    """The opposite of `JobDocument.to_header`; keys of later versions are passed over."""
-    described = _known(JobDocument, header)
-    described["template"] = Text(**_known(Text, header["template"]))
-    described["environments"] = tuple(Text(**_known(Text, one)) for one in header["environments"])
-    selection = _known(Selection, header.get("selection", {}))
-    if selection.get("tasks") is not None:
-        selection["tasks"] = tuple(selection["tasks"])
-    described["selection"] = Selection(**selection)
-    described["options"] = _options(header.get("options", {}))
-    for name in ("path_mapping", "omitted"):
-        described[name] = tuple(described.get(name, ()))
-    if described.get("extensions") is not None:
-        described["extensions"] = tuple(described["extensions"])
-    return JobDocument(**described)
+    """The opposite of `JobDocument.to_header`; keys of later versions are passed over.
 
-
-def _options(header: Mapping[str, Any]) -> Options:
-    described = _known(Options, header)
-    for name in ("allow_roots", "append"):
-        described[name] = tuple(described.get(name, ()))
-    described["hooks"] = {
-        moment: tuple(commands) for moment, commands in described.get("hooks", {}).items()
-    }
-    return Options(**described)
-
-
-def _known(kind: type[Any], header: Mapping[str, Any]) -> dict[str, Any]:
-    names = {one.name for one in fields(kind)}
-    return {name: value for name, value in header.items() if name in names}
+    Raises:
+        StoreDamaged: it describes no job.
+    """
+    try:
+        return convert(header, JobDocument)
+    except ValidationError as error:
+        raise StoreDamaged(
+            f"the record of job {header.get('job')} describes no job: {error}",
+            hint="Put the record back from a copy of the store.",
+        ) from error
 
 
 def split_variables(

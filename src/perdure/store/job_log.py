@@ -6,15 +6,15 @@ Source: docs/store-format.md, "Job log".
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from perdure.store.layout import LaunchId, StepKey, TaskKey
 from perdure.store.log import Entry
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskRef:
+class TaskRef(Struct, frozen=True, kw_only=True):
     """A lineage of a step, and what it runs.
 
     Attributes:
@@ -51,8 +51,7 @@ class TaskRef:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchIntent:
+class LaunchIntent(Struct, frozen=True, kw_only=True):
     """A worker that was to be started.
 
     Attributes:
@@ -70,8 +69,7 @@ class LaunchIntent:
     resources: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class Wish(Struct, frozen=True, kw_only=True):
     """A suspend, cancel or resume, at its number.
 
     Attributes:
@@ -87,8 +85,7 @@ class Wish:
     on_conflict: str | None = None
 
 
-@dataclass(slots=True)
-class JobLogState:
+class JobLogState(Struct):
     """The fold of a job's log.
 
     Attributes:

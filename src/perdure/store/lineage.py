@@ -5,8 +5,9 @@ Number 0 stands for the share: the claim of first attempts that lies outside of 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from perdure.store.layout import LaunchId
 from perdure.store.log import Entry
@@ -15,8 +16,7 @@ from perdure.store.log import Entry
 SHARE = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Struct, frozen=True, kw_only=True):
     """A launch took the lineage.
 
     Attributes:
@@ -35,8 +35,7 @@ class Claim:
     split: tuple[Mapping[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Save:
+class Save(Struct, frozen=True, kw_only=True):
     """A checkpoint that was committed; ``header`` is its manifest's.
 
     Attributes:
@@ -58,8 +57,7 @@ class Save:
         return str(self.header.get("content", ""))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Branch:
+class Branch(Struct, frozen=True, kw_only=True):
     """A person chose where the lineage goes on from."""
 
     number: int
@@ -67,8 +65,7 @@ class Branch:
     by: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lineage:
+class Lineage(Struct, frozen=True, kw_only=True):
     """The fold of one lineage's log.
 
     Attributes:

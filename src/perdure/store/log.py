@@ -15,8 +15,9 @@ happened or did not, and the next reader sees which.
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from perdure.clock import Clock, to_text
 from perdure.errors import OutOfSpace, StoreUnavailable
@@ -29,8 +30,7 @@ from perdure.store.record_format import Record, decode_record, encode_record
 MAX_STALE_READS = 24
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """A record at its number; the payload is fetched only when asked for."""
 
     number: int
@@ -42,8 +42,7 @@ class Entry:
         return str(self.header.get("kind", ""))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Refused(Struct, frozen=True, kw_only=True):
     """The number was taken by somebody else's record: read on and decide again."""
 
     by: Entry

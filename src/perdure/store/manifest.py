@@ -8,12 +8,12 @@ Source: docs/store-format.md "Manifests", "Content id"; decision 044 (how an ent
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import Any
 
 from blake3 import blake3
+from msgspec import Struct
 
 from perdure.store.compression import Codec
 from perdure.store.layout import LaunchId, PackId
@@ -58,8 +58,7 @@ class RootKind(Enum):
     OUTSIDE = "outside"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Root:
+class Root(Struct, frozen=True, kw_only=True):
     """What paths are relative to; ``path`` is absolute, "" for the session folder."""
 
     kind: RootKind
@@ -75,16 +74,14 @@ class Root:
 SESSION_ROOT = Root(kind=RootKind.SESSION)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileRef:
+class FileRef(Struct, frozen=True, kw_only=True):
     """The save's file: an index into the roots, and a path relative to that root."""
 
     root: int
     path: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class Block(Struct, frozen=True, kw_only=True):
     """A piece of one file.
 
     Attributes:
@@ -104,8 +101,7 @@ class Block:
     length: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """One path of the dataset.
 
     Attributes:
@@ -133,8 +129,7 @@ class Entry:
     kept: Kept = Kept.BYTES
 
 
-@dataclass(frozen=True, kw_only=True)  # no slots: the content id is kept in the instance
-class Manifest:
+class Manifest(Struct, frozen=True, kw_only=True, dict=True):  # dict: its content id is kept
     """A checkpoint's description.
 
     Attributes:

@@ -8,8 +8,9 @@ called kept that only the second one holds.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from perdure.store.manifest import NO_PACK, Entry, EntryType, Manifest, Root, above
 

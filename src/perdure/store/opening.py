@@ -14,9 +14,10 @@ import os
 import secrets
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
 
 from perdure.clock import Clock, SystemClock, to_text
 from perdure.errors import FormatTooNew, HomeError, OutOfSpace, StoreDamaged, UsageError
@@ -40,8 +41,7 @@ _OBJECT_STORAGE = frozenset({"s3", "s3a", "gs", "az", "azure", "abfs", "abfss", 
 _UNCERTAIN_TRIES = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Store:
+class Store(Struct, frozen=True, kw_only=True):
     """An open store.
 
     Attributes:

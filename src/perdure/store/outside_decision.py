@@ -13,8 +13,9 @@ Source: design, "Files outside the session folder", rules 3 and 4; docs/decision
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 
 class Choice(Enum):
@@ -45,16 +46,14 @@ class Action(Enum):
     CONFLICT = "conflict"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
+class Content(Struct, frozen=True, kw_only=True):
     """A file's content: its size and its digest."""
 
     size: int
     digest: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class Window(Struct, frozen=True, kw_only=True):
     """When an attempt of the lineage ran: from its claim until its last process was gone.
 
     Attributes:
@@ -66,8 +65,7 @@ class Window:
     is_end_known: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Present:
+class Present(Struct, frozen=True, kw_only=True):
     """What is there now.
 
     Attributes:

@@ -13,8 +13,9 @@ Source: design, "Files outside the session folder", rules 1 and 2; docs/decision
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from perdure.store.manifest import EntryType, Kept, Manifest, RootKind
 from perdure.store.outside_decision import Content
@@ -31,8 +32,7 @@ class Owner(Enum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ownership:
+class Ownership(Struct, frozen=True, kw_only=True):
     """What is known about outside files of one attempt.
 
     Attributes:

@@ -17,9 +17,9 @@ Source: docs/store-format.md "Packs"; Tridgell's rule that a copy is checked by 
 """
 
 from collections.abc import Container, Iterable
-from dataclasses import dataclass
 
 from blake3 import blake3
+from msgspec import Struct
 
 from perdure.errors import CheckpointCorrupt, StoreDamaged
 from perdure.store.compression import Codec, compress, decompress
@@ -35,8 +35,7 @@ _ZEROS = bytes(BLOCK_BYTES)
 _COMMIT_TRIES = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredBlock:
+class StoredBlock(Struct, frozen=True, kw_only=True):
     """A block and where it lies; ``pack`` is None for zeros.
 
     Attributes:

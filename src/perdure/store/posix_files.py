@@ -14,9 +14,10 @@ import pwd
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from perdure.errors import HomeError, OutOfSpace, PerdureError, StoreDamaged, StoreUnavailable
 from perdure.store.driver import Piece
@@ -30,8 +31,7 @@ _AWAY = frozenset({errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOW
 NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class Access(Struct, frozen=True, kw_only=True):
     """Who may use what is made in a store.
 
     Attributes:

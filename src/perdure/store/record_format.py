@@ -6,10 +6,10 @@ does not match is damaged and says so with its key; a greater format number is r
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from blake3 import blake3
+from msgspec import Struct
 
 from perdure.errors import FormatTooNew, StoreDamaged
 
@@ -21,8 +21,7 @@ _DIGEST_HEX_DIGITS = 64
 _TRAILER_BYTES = 1 + _DIGEST_HEX_DIGITS + 1  # LF, digest, LF
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(Struct, frozen=True, kw_only=True):
     """One record as read: what its writer said, and the bytes that came with it."""
 
     header: Mapping[str, Any]

@@ -14,10 +14,11 @@ Source: design "Resuming"; docs/decisions/048, 049.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from os import stat_result
 from pathlib import Path
 from stat import S_ISDIR, S_ISLNK, S_ISREG
+
+from msgspec import Struct, field
 
 from perdure.errors import CheckpointConflict
 from perdure.store.driver import Driver
@@ -49,8 +50,7 @@ from perdure.store.roots import Place, Roots, Stamp, look
 _SHOWN_CONFLICTS = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreRequest:
+class RestoreRequest(Struct, frozen=True, kw_only=True):
     """What is restored, and where to.
 
     Attributes:
@@ -76,16 +76,14 @@ class RestoreRequest:
     session_only: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Displaced:
+class Displaced(Struct, frozen=True, kw_only=True):
     """What was there, and what it is called now, in the same folder."""
 
     path: str
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
+class Restored(Struct, frozen=True, kw_only=True):
     """A checkpoint in place.
 
     Attributes:
@@ -103,8 +101,7 @@ class Restored:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
+class _Step(Struct, frozen=True, kw_only=True):
     """What is done with one entry; ``found`` is what was there when that was decided."""
 
     entry: Entry

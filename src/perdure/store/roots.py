@@ -16,9 +16,10 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from perdure.errors import SaveRefused
 from perdure.store.manifest import SESSION_ROOT, Root, RootKind, above
@@ -43,8 +44,7 @@ class Stamp(NamedTuple):
         return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """A path below a root.
 
     Attributes:
@@ -82,8 +82,7 @@ class Place:
         return Place(root=self.root, base=self.base, path=path)
 
 
-@dataclass(frozen=True, slots=True)
-class _Allowed:
+class _Allowed(Struct, frozen=True):
     """One root: as it is named, where it really is, and from where it is opened."""
 
     root: Root

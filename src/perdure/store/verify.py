@@ -3,7 +3,7 @@
 Source: design "What must always hold", 4; docs/store-format.md.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perdure.errors import CheckpointCorrupt
 from perdure.store.driver import Driver
@@ -11,8 +11,7 @@ from perdure.store.manifest import Manifest
 from perdure.store.packs import StoredBlock, read_block, stored_block
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Damage:
+class Damage(Struct, frozen=True, kw_only=True):
     """A file of a checkpoint that cannot be restored, and why, in one sentence."""
 
     path: str

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from typing import Any, Callable, Iterable  # noqa: UP035 - for the oldest Python supported here
+from collections.abc import Callable, Iterable
 
 _INTERVAL_VARIABLE = "PERDURE_INTERVAL_SECONDS"
 _DEFAULT_INTERVAL_SECONDS = 300.0
@@ -43,7 +43,7 @@ class Checkpointer:
 
     def __init__(
         self,
-        save: Callable[[], Any],
+        save: Callable[[], object],
         *,
         interval_seconds: float | None = None,
         signals: Iterable[signal.Signals] | None = None,
@@ -54,7 +54,7 @@ class Checkpointer:
         self._interval = _interval() if interval_seconds is None else interval_seconds
         self._signals = _default_signals() if signals is None else tuple(signals)
         self._exit_code = exit_code
-        self._before: dict[signal.Signals, Any] = {}
+        self._before: dict[signal.Signals, signal._HANDLER] = {}
         self._saved_at = time.monotonic()
 
     def __enter__(self) -> Checkpointer:  # noqa: PYI034 - Self is younger than Python 3.9

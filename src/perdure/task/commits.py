@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import NamedTuple
+from collections import namedtuple  # typing would take a third of the import
 
 _COMMIT_VARIABLE = "PERDURE_COMMIT_FILE"
 _SHORTEST_PAUSE_SECONDS = 0.005
 _LONGEST_PAUSE_SECONDS = 0.5
 
 
-class Commit(NamedTuple):
+class Commit(namedtuple("Commit", ("save", "tier", "sequence"))):  # noqa: PYI024 - see its import
     """The last save that was committed.
 
     Attributes:
@@ -24,6 +24,7 @@ class Commit(NamedTuple):
         sequence: the checkpoint's number; None while it is only on this host.
     """
 
+    __slots__ = ()
     save: int
     tier: str
     sequence: int | None

@@ -16,7 +16,7 @@ import json
 import os
 import sys
 import threading
-from typing import Iterable  # noqa: UP035 - as old as the oldest Python supported here
+from collections.abc import Iterable
 
 _LINE_LIMIT_CHARACTERS = 64_000
 _STATE_LIMIT_BYTES = 48 * 1024

@@ -13,11 +13,12 @@ docs/checkpoint-extension.md.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from signal import Signals
 from typing import Any, Final, final
+
+from msgspec import Struct
 
 from perdure.errors import Problem, TemplateError
 from perdure.template.extensions import DEFAULT_SIGNAL_NAME
@@ -59,8 +60,7 @@ MAX_NOTIFY_SECONDS: Final = 600
 MAX_TIMEOUT_SECONDS: Final = 2**62 // 10**9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenCancelation:
+class WrittenCancelation(Struct, frozen=True, kw_only=True):
     """A cancelation as the template has it; ``mode`` may be decided at run time."""
 
     mode: str | FormatText
@@ -68,8 +68,7 @@ class WrittenCancelation:
     signal_name: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
+class Action(Struct, frozen=True, kw_only=True):
     """An action as the template has it, without its command."""
 
     name: ActionName
@@ -80,14 +79,12 @@ class Action:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terminate:
+class Terminate(Struct, frozen=True, kw_only=True):
     """SIGKILL at once to everything that the action started."""
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotifyThenTerminate:
+class NotifyThenTerminate(Struct, frozen=True, kw_only=True):
     """A signal, then at most ``notify_period`` of waiting, then `Terminate`."""
 
     signal: Signals
@@ -97,8 +94,7 @@ class NotifyThenTerminate:
 Cancelation = Terminate | NotifyThenTerminate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResolvedAction:
+class ResolvedAction(Struct, frozen=True, kw_only=True):
     """What is carried out: ``timeout`` (None: as long as it takes), how to cancel and suspend."""
 
     timeout: timedelta | None

@@ -12,7 +12,8 @@ Source: RFC 0001 (task chunking); `divide_chunk_sizes` of openjd-model for the e
 import bisect
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perdure.template.ranges import (
     IntegerRow,
@@ -23,8 +24,7 @@ from perdure.template.ranges import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkSpec:
+class ChunkSpec(Struct, frozen=True, kw_only=True):
     """A step's ``chunks``, with its format strings resolved.
 
     Attributes:
@@ -61,8 +61,7 @@ def chunk_values(text: str) -> tuple[int, ...]:
     return tuple(parse_ranges(text))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Division:
+class _Division(Struct, frozen=True, kw_only=True):
     """``count`` values from position ``start`` on, divided evenly into ``chunks`` chunks."""
 
     start: int

@@ -14,31 +14,29 @@ Source: Open Job Description 2023-09 §3.4.3 ``<CombinationExpr>``.
 """
 
 import re
-from dataclasses import dataclass
 from typing import final
+
+from msgspec import Struct
 
 _PIECE = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|[*(),])")
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Name:
+class Name(Struct, frozen=True, kw_only=True):
     """One parameter."""
 
     name: str
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Product:
+class Product(Struct, frozen=True, kw_only=True):
     """Every one with every other; the last moves fastest."""
 
     parts: tuple["Expression", ...]
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Association:
+class Association(Struct, frozen=True, kw_only=True):
     """The first of each together, then the second of each, and so on."""
 
     parts: tuple["Expression", ...]

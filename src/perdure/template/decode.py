@@ -8,10 +8,10 @@ Everything is checked before anything is reported, so that an author sees all pr
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from msgspec import Struct
 from openjd.model import DecodeValidationError, decode_environment_template, decode_job_template
 from openjd.model.v2023_09 import EnvironmentTemplate, JobTemplate
 
@@ -45,8 +45,7 @@ class TemplateKind(Enum):
     ENVIRONMENT = "environment-2023-09"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecodedJob:
+class DecodedJob(Struct, frozen=True, kw_only=True):
     """A valid job template: the library's model of the stock part, and what was taken out."""
 
     document: Document
@@ -54,8 +53,7 @@ class DecodedJob:
     split: Split
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecodedEnvironment:
+class DecodedEnvironment(Struct, frozen=True, kw_only=True):
     """A valid environment template, in the same two parts."""
 
     document: Document

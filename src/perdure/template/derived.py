@@ -16,8 +16,9 @@ import itertools
 import re
 import string
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from perdure.template.extensions import FILE_REFERENCE, STATE_REFERENCE
 from perdure.template.locations import Location, starts_with
@@ -27,16 +28,14 @@ _SEGMENT = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _REFERENCE = re.compile(r"(?<![\w.])Task(\s*\.\s*)Checkpoint(\s*\.\s*)(State|File)(?!\w)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Probe:
+class Probe(Struct, frozen=True, kw_only=True):
     """A place in the derived template (``there``) that stands for one in the document."""
 
     there: Location
     here: Location
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Derived:
+class Derived(Struct, frozen=True, kw_only=True):
     """The derived template, and how to read what the library says about it."""
 
     content: dict[str, Any]

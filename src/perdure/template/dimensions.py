@@ -6,9 +6,10 @@ and says whether it holds them. An axis' values are a row of texts or of integer
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import prod
 from typing import assert_never, final
+
+from msgspec import Struct
 
 from perdure.template.chunks import FormedChunks
 from perdure.template.combination import Association, Expression, Name, Product
@@ -18,15 +19,14 @@ Texts = Mapping[str, str]
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
+class Axis(Struct, frozen=True, kw_only=True):
     """One parameter: how many values, the n-th one's text, and where a text stands."""
 
     name: str
     type: str
     length: int
-    text: Callable[[int], str] = field(repr=False)
-    find: Callable[[str], Iterator[int]] = field(repr=False)
+    text: Callable[[int], str]
+    find: Callable[[str], Iterator[int]]
     #: A chunk holds any subset of its row; the space asks that, not the axis.
     is_chunks: bool = False
 
@@ -89,8 +89,7 @@ class Axis:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
+class Grid(Struct, frozen=True, kw_only=True):
     """A product; the last part moves fastest. Without parts: one point."""
 
     parts: tuple["Dimension", ...]
@@ -120,8 +119,7 @@ class Grid:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bundle:
+class Bundle(Struct, frozen=True, kw_only=True):
     """An association: parts of equal length that move together."""
 
     parts: tuple["Dimension", ...]

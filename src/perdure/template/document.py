@@ -12,8 +12,9 @@ The name decides the language as in `openjd run`: ``.json`` is JSON, all else is
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
+
+from msgspec import Struct
 
 from perdure.errors import Problem, TemplateError
 from perdure.template.document_events import (
@@ -49,8 +50,7 @@ class LineNode:
         self.children: dict[str | int, LineNode] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class Document(Struct, frozen=True, kw_only=True):
     """A document that was read: ``content`` is plain JSON-like values, not to be changed.
 
     Equal parts of ``content`` may be one object (YAML aliases): copy before changing.
@@ -59,7 +59,7 @@ class Document:
     name: str
     text: str
     content: Mapping[str, Any]
-    lines: LineNode = field(repr=False)
+    lines: LineNode
 
     def line(self, location: Location) -> int | None:
         """The line of ``location``, or of the innermost place on the way that exists."""
@@ -144,8 +144,7 @@ def _raise(name: str, problems: tuple[Problem, ...]) -> NoReturn:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Built:
+class _Built(Struct, frozen=True, kw_only=True):
     """A finished value, its lines, and what it costs when it is used again by an alias."""
 
     value: Any

@@ -4,13 +4,13 @@ YAML and JSON differ in their texts only. Both readers give these events, one at
 `document` counts nodes, checks keys and builds values in one place, and stops early.
 """
 
-from dataclasses import dataclass
 from typing import final
+
+from msgspec import Struct
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scalar:
+class Scalar(Struct, frozen=True, kw_only=True):
     """A value that holds no others; ``is_merge`` marks YAML's ``<<`` key."""
 
     value: str | int | float | bool | None
@@ -20,8 +20,7 @@ class Scalar:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class Opened(Struct, frozen=True, kw_only=True):
     """A mapping or list begins."""
 
     is_mapping: bool
@@ -30,14 +29,12 @@ class Opened:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Closed:
+class Closed(Struct, frozen=True, kw_only=True):
     """The innermost mapping or list ends."""
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alias:
+class Alias(Struct, frozen=True, kw_only=True):
     """YAML's ``*name``: the node with that anchor, once more."""
 
     anchor: str
@@ -45,8 +42,7 @@ class Alias:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Refused(Struct, frozen=True, kw_only=True):
     """A value that a template cannot hold; the reader goes on, so that all are told.
 
     Where ``is_value`` is false, the value itself still comes.

@@ -6,9 +6,10 @@ objects are carried as they are, for its sessions, and looked into by nobody els
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
+
+from msgspec import Struct
 
 from perdure.template.actions import Action, ActionName
 from perdure.template.requirements import HostRequirements
@@ -27,8 +28,7 @@ class EnvironmentScope(Enum):
     STEP = "step"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Environment:
+class Environment(Struct, frozen=True, kw_only=True):
     """An environment in the order in which it is entered.
 
     Attributes:
@@ -45,10 +45,10 @@ class Environment:
     identifier: str
     name: str
     scope: EnvironmentScope
-    model: Any = field(repr=False)
+    model: Any
     actions: Mapping[ActionName, Action]
     wrapped_by: str | None
-    symbols: Symbols = field(repr=False)
+    symbols: Symbols
 
     @property
     def wraps(self) -> bool:
@@ -56,8 +56,7 @@ class Environment:
         return ActionName.ON_WRAP_TASK_RUN in self.actions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """A step of the job.
 
     Attributes:
@@ -81,13 +80,13 @@ class Step:
     dependencies: tuple[int, ...]
     environments: tuple[Environment, ...]
     requirements: HostRequirements
-    space: TaskSpace = field(repr=False)
+    space: TaskSpace
     run: Action
     resume: Action | None
-    run_script: Any = field(repr=False)
-    resume_script: Any | None = field(repr=False)
+    run_script: Any
+    resume_script: Any | None
     wrapped_by: str | None
-    symbols: Symbols = field(repr=False)
+    symbols: Symbols
 
     @property
     def is_resumable(self) -> bool:
@@ -95,8 +94,7 @@ class Step:
         return self.resume is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobParameter:
+class JobParameter(Struct, frozen=True, kw_only=True):
     """A job parameter with its value: text, or what JSON makes of an EXPR type."""
 
     name: str
@@ -105,8 +103,7 @@ class JobParameter:
     description: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(Struct, frozen=True, kw_only=True):
     """A template with its parameters applied.
 
     Attributes:
@@ -126,10 +123,10 @@ class Job:
     environments: tuple[Environment, ...]
     steps: tuple[Step, ...]
     parameters: tuple[JobParameter, ...]
-    session_parameters: Mapping[str, Any] = field(repr=False)
-    revision_extensions: Any = field(repr=False)
-    model: Any = field(repr=False)
-    symbols: Symbols = field(repr=False)
+    session_parameters: Mapping[str, Any]
+    revision_extensions: Any
+    model: Any
+    symbols: Symbols
 
     def step(self, index: int) -> Step:
         """The step with this index, from 1."""

@@ -5,10 +5,10 @@ is enumerated (`space`), and the library's part is a few milliseconds a step.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from openjd.model import (
     DecodeValidationError,
     JobWithSymbolTables,
@@ -108,8 +108,7 @@ def _created(
         document.refuse(tuple(library_problems(error, document, decoded.split.stock)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class _Place(Struct, frozen=True, kw_only=True):
     """Where an environment stands, and what its format strings see."""
 
     scope: EnvironmentScope

@@ -6,9 +6,10 @@ Source: the ``pathmapping-1.0`` document of `openjd run --path-mapping-rules`;
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
+
+from msgspec import Struct
 
 from perdure.errors import TemplateError, UsageError
 from perdure.template.document import read_document
@@ -19,8 +20,7 @@ _KEYS = ("source_path_format", "source_path", "destination_path")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathMappingRule:
+class PathMappingRule(Struct, frozen=True, kw_only=True):
     """Paths below ``source_path`` are found below ``destination_path``."""
 
     source_path_format: str

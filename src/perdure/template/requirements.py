@@ -7,7 +7,7 @@ Source: Open Job Description 2023-09 §3.3; ``amount.worker.memory``, ``….gpu.
 ``….disk.scratch`` are in MiB.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 CPUS = "amount.worker.vcpu"
 MEMORY = "amount.worker.memory"
@@ -18,8 +18,7 @@ OS_FAMILY = "attr.worker.os.family"
 CPU_ARCH = "attr.worker.cpu.arch"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Amount:
+class Amount(Struct, frozen=True, kw_only=True):
     """A countable demand; names are in lower case, since they compare without case."""
 
     name: str
@@ -27,8 +26,7 @@ class Amount:
     maximum: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attribute:
+class Attribute(Struct, frozen=True, kw_only=True):
     """A demand for properties: one of ``any_of`` (where given) and all of ``all_of``."""
 
     name: str
@@ -42,8 +40,7 @@ class Attribute:
         return (not any_of or bool(any_of & has)) and {v.lower() for v in self.all_of} <= has
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostRequirements:
+class HostRequirements(Struct, frozen=True, kw_only=True):
     """All that a step demands; the empty one demands nothing."""
 
     amounts: tuple[Amount, ...] = ()

@@ -10,10 +10,10 @@ Task keys, the order of tasks and the bounds of chunks are part of the store's f
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NewType, Self
 
 from blake3 import blake3
+from msgspec import Struct
 
 from perdure.template.chunks import ChunkSpec, FormedChunks, chunk_values
 from perdure.template.combination import Expression, Name, Product, parse_combination
@@ -26,16 +26,14 @@ Cursor = tuple[int, int]
 START: Cursor = (0, 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskValue:
+class TaskValue(Struct, frozen=True, kw_only=True):
     """One parameter's value: its type as the specification spells it, and its text."""
 
     type: str
     value: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskParameters:
+class TaskParameters(Struct, frozen=True, kw_only=True):
     """What makes a task this one: its parameters' values, in the order of the space."""
 
     values: Mapping[str, TaskValue]

@@ -11,8 +11,9 @@ Source: docs/checkpoint-extension.md, "Schema".
 
 import difflib
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from perdure.errors import Problem
 from perdure.template.document import Document, unshared
@@ -35,8 +36,7 @@ _PLACES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
+class Split(Struct, frozen=True, kw_only=True):
     """A template in two parts.
 
     Attributes:

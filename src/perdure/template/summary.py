@@ -3,15 +3,15 @@
 Tasks are counted with each value of a chunk parameter as one.
 """
 
-from dataclasses import asdict, dataclass
 from typing import Any
+
+from msgspec import Struct, to_builtins
 
 from perdure.errors import UsageError
 from perdure.template.job import Environment, EnvironmentScope, Job, Step
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParameterSummary:
+class ParameterSummary(Struct, frozen=True, kw_only=True):
     """A job or task parameter; a task parameter has no one value."""
 
     name: str
@@ -20,8 +20,7 @@ class ParameterSummary:
     description: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnvironmentSummary:
+class EnvironmentSummary(Struct, frozen=True, kw_only=True):
     """An environment, and the step that it belongs to ("root": the job)."""
 
     name: str
@@ -29,8 +28,7 @@ class EnvironmentSummary:
     description: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepSummary:
+class StepSummary(Struct, frozen=True, kw_only=True):
     """A step; ``resumable`` is perdure's own."""
 
     name: str
@@ -42,8 +40,7 @@ class StepSummary:
     resumable: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobSummary:
+class JobSummary(Struct, frozen=True, kw_only=True):
     """A whole job."""
 
     name: str
@@ -90,7 +87,7 @@ def summarize_step(job: Job, name: str) -> StepSummary:
 
 def to_json(summary: JobSummary | StepSummary) -> dict[str, Any]:
     """A JSON-able value with the names that `openjd summary --output json` uses."""
-    data = asdict(summary)
+    data: dict[str, Any] = to_builtins(summary)
     steps = data.get("steps")
     for step in [data] if steps is None else steps:
         step["dependencies"] = [{"step_name": name} for name in step["dependencies"]]

@@ -10,10 +10,10 @@ Source: openjd-model ``create_job_with_symbol_tables``; openjd-sessions ``Sessio
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import PurePath, PureWindowsPath
 from typing import Any, Protocol
 
+from msgspec import Struct, field
 from openjd.expr import ExprValue, PathFormat, SerializedSymbolTable
 from openjd.model import SymbolTable
 
@@ -28,8 +28,7 @@ class FormatText(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Symbols:
+class Symbols(Struct, frozen=True, kw_only=True):
     """Values by their dotted names.
 
     Attributes:

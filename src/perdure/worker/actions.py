@@ -3,9 +3,10 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import timedelta
 from queue import SimpleQueue
+
+from msgspec import Struct, field
 
 from perdure.policy.notice import Capturing, plan_notice
 from perdure.store.layout import StepKey, TaskKey
@@ -26,8 +27,7 @@ from perdure.worker.workspaces.openjd import OpenJdSession
 NO_TASK = TaskKey("")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActionOrder:
+class ActionOrder(Struct, frozen=True, kw_only=True):
     """One action to run.
 
     Attributes:
@@ -58,8 +58,7 @@ class ActionOrder:
     on_tree: Callable[[ActionTree], None] = lambda _tree: None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActionResult:
+class ActionResult(Struct, frozen=True, kw_only=True):
     """How an action ended.
 
     Attributes:

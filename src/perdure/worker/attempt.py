@@ -12,11 +12,12 @@ import json
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import assert_never
+
+from msgspec import Struct
 
 from perdure.clock import Clock
 from perdure.worker import machine
@@ -33,8 +34,7 @@ LOOK_SECONDS = 0.5
 CANCEL_INFO = "cancel_info.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True, kw_only=True):
     """What an action's supervisor works with.
 
     Attributes:

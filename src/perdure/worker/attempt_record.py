@@ -1,8 +1,9 @@
 """What an attempt writes into its launch's journal, from its begin to its lineage's release."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from perdure.clock import to_text
 from perdure.journal.journal_format import Kind
@@ -15,8 +16,7 @@ from perdure.worker.job_records import LineageId
 from perdure.worker.save_facts import SaveFacts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptOrder:
+class AttemptOrder(Struct, frozen=True, kw_only=True):
     """One attempt to run.
 
     Attributes:

@@ -16,8 +16,9 @@ whoever reads it, a claim without an attempt is ended like any other launch's.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from perdure.journal.account import AttemptKey, LaunchAccount
 from perdure.journal.heartbeat import Stillness, read_counter
@@ -32,8 +33,7 @@ from perdure.worker.job_records import JobRecords, LineageId, PastClaim
 FINAL_STATES = frozenset({"SUCCEEDED", "CANCELED"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Busy:
+class Busy(Struct, frozen=True, kw_only=True):
     """Somebody holds the lineage and may be alive; look again in ``seconds``.
 
     Attributes:
@@ -46,8 +46,7 @@ class Busy:
     is_alive: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
+class Left(Struct, frozen=True, kw_only=True):
     """The lineage was left alone, with the reason in one sentence.
 
     Attributes:
@@ -58,16 +57,14 @@ class Left:
     claim: Claim | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LineageView:
+class LineageView(Struct, frozen=True, kw_only=True):
     """What a claim is decided on: the lineage, and what counts of each attempt so far."""
 
     lineage: Lineage
     past: tuple[PastClaim, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimPlan:
+class ClaimPlan(Struct, frozen=True, kw_only=True):
     """What to claim: the base, what runs in this lineage, and what is split off it."""
 
     attempt: int
@@ -76,8 +73,7 @@ class ClaimPlan:
     split: tuple[Mapping[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class Held(Struct, frozen=True, kw_only=True):
     """The lineage is ours.
 
     Attributes:
@@ -94,8 +90,7 @@ class Held:
     waits_for: tuple[LaunchId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class Identity(Struct, frozen=True, kw_only=True):
     """Who claims: one start of a worker."""
 
     launch: LaunchId
@@ -198,7 +193,7 @@ class Claimant:
                 if busy is not None:
                     return busy
             if not log.read():
-                past = tuple(self._records.past_claim(lineage_id, c) for c in lineage.claims)
+                past = self._records.past_claims(lineage_id, lineage.claims)
                 return LineageView(lineage=lineage, past=past)
 
     def end(self, lineage_id: LineageId, claim: Claim) -> Busy | None:
@@ -251,7 +246,7 @@ class Claimant:
             reason = "the task was stopped"
         if reason is None and any(e.kind in ("claim", "branch") for e in log.read()):
             reason = "another worker claimed the task"
-        past = tuple(self._records.past_claim(lineage_id, p.claim) for p in view.past)
+        past = self._records.past_claims(lineage_id, [p.claim for p in view.past])
         fresh = LineageView(lineage=view.lineage, past=past)
         if reason is None and _is_final(fresh):
             reason = "the task has ended"

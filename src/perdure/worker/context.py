@@ -1,10 +1,11 @@
 """What all parts of one launch share: made once by the worker's entry, passed by constructor."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from perdure.clock import Clock
 from perdure.journal.writer import JournalWriter
@@ -18,8 +19,7 @@ from perdure.worker.output import OutputLog
 from perdure.worker.stops import StopBoard
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchContext:
+class LaunchContext(Struct, frozen=True, kw_only=True):
     """One launch.
 
     Attributes:

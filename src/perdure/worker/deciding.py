@@ -6,7 +6,8 @@ one, or one of another branch) would be lost: they are given back and run again.
 Source: design 5, 6.
 """
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.clock import from_text
 from perdure.policy.counting import DEFAULT_LIMITS, History, Limits, PastAttempt
@@ -26,8 +27,7 @@ from perdure.worker.claiming import LineageView
 from perdure.worker.job_records import PastClaim
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepRules:
+class StepRules(Struct, frozen=True, kw_only=True):
     """What a step says about its lineages.
 
     Attributes:
@@ -39,8 +39,7 @@ class StepRules:
     split: Split = lambda values: (values,)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Struct, frozen=True, kw_only=True):
     """Policy's answer, with what the claim and the attempt need besides.
 
     Attributes:
@@ -102,7 +101,7 @@ def history(view: LineageView) -> History:
     """The attempts that are over, in order."""
     lineage = view.lineage
     branch = lineage.branches[-1].number if lineage.branches else -1
-    before = [p.claim.attempt for p in view.past if p.claim.number < branch]
+    before = [p.claim.attempt for p in view.past if p.claim.number < branch and _has_number(p)]
     return History(
         attempts=tuple(
             _past_attempt(past, lineage) for past in view.past if past.account.begun is not None
@@ -121,9 +120,13 @@ def kept_values(past: tuple[PastClaim, ...]) -> dict[int, int | None]:
 
 
 def next_attempt(past: tuple[PastClaim, ...]) -> int:
-    """One past the last; a share whose task was never begun has used up no number."""
-    used = [p.claim.attempt for p in past if p.claim.number != SHARE or p.account.begun is not None]
-    return max(used, default=0) + 1
+    """One past the last."""
+    return max((p.claim.attempt for p in past if _has_number(p)), default=0) + 1
+
+
+def _has_number(past: PastClaim) -> bool:
+    """Whether its attempt's number is its own: a share whose task was never begun used up none."""
+    return past.claim.number != SHARE or past.account.begun is not None
 
 
 def current_values(lineage: Lineage) -> dict[str, str] | None:

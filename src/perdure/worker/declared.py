@@ -14,8 +14,9 @@ Source: design 6, "Files outside the session folder" (2); docs/store-format.md, 
 import json
 from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from perdure.errors import PerdureError
 from perdure.journal.bounded import BoundedObject
@@ -33,8 +34,7 @@ _LINE_PATHS = 1000
 _CLOCKS_DIFFER_NS = 60 * 10**9
 
 
-@dataclass(frozen=True, slots=True)
-class Declarer:
+class Declarer(Struct, frozen=True):
     """One attempt that declared something."""
 
     launch: LaunchId
@@ -87,8 +87,7 @@ def _line(lineage: LineageId, attempt: int, **fields: object) -> bytes:
     return json.dumps(line, separators=(",", ":")).encode("ascii") + b"\n"
 
 
-@dataclass(slots=True)
-class Neighbours:
+class Neighbours(Struct):
     """Reads what all launches of a job say; for one thread at a time.
 
     Args:

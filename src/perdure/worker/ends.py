@@ -7,7 +7,8 @@ header line of JSON and the bytes it announces.
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perdure.journal.bounded import BoundedObject
 from perdure.journal.medium import Medium, read_from
@@ -15,8 +16,7 @@ from perdure.journal.medium import Medium, read_from
 LIMIT_BYTES = 4 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class End(Struct, frozen=True, kw_only=True):
     """The end of one attempt's output."""
 
     step: int

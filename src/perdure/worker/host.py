@@ -8,16 +8,16 @@ Source: proc(5): /proc/sys/kernel/random/boot_id, /proc/PID/stat field 22, /proc
 
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 _PROC = Path("/proc")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostIdentity:
+class HostIdentity(Struct, frozen=True, kw_only=True):
     """Where pids mean the same."""
 
     host: str

@@ -5,9 +5,11 @@ Everything is read on, never anew, but for what a fence cuts off. One object bel
 Source: docs/journal-format.md. ``counts(launch)`` is `JobRecords.account`.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.clock import Clock
 from perdure.errors import StoreUnavailable
@@ -17,20 +19,18 @@ from perdure.store import layout
 from perdure.store.driver import Driver
 from perdure.store.job_log import JobLogState, TaskRef
 from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
-from perdure.store.lineage import Claim, Lineage, fold_lineage, share_claim
+from perdure.store.lineage import SHARE, Claim, Lineage, fold_lineage, share_claim
 from perdure.store.log import MAX_STALE_READS, Entry, Log
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LineageId:
+class LineageId(Struct, frozen=True, kw_only=True):
     """Which lineage of the job."""
 
     step: StepKey
     task: TaskKey
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastClaim:
+class PastClaim(Struct, frozen=True, kw_only=True):
     """A claim on a lineage, with what its launch's journal says about it (what counts of it)."""
 
     claim: Claim
@@ -38,8 +38,7 @@ class PastClaim:
     is_ended: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class Share(Struct, frozen=True, kw_only=True):
     """What one share record gives its launch.
 
     Attributes:
@@ -143,21 +142,38 @@ class JobRecords:
         key = AttemptKey(step, task, attempt)
         return self.known_account(launch).attempts.get(key) or AttemptAccount()
 
-    def past_claim(self, lineage: LineageId, claim: Claim) -> PastClaim:
-        """A claim with what counts of its launch's journal about it, read on."""
-        self.account(claim.launch)
-        return self.known_past_claim(lineage, claim)
+    def past_claims(self, lineage: LineageId, claims: Sequence[Claim]) -> tuple[PastClaim, ...]:
+        """Claims with what counts of their launches' journals about them, read on."""
+        for claim in claims:
+            self.account(claim.launch)
+        return self.known_past_claims(lineage, claims)
 
-    def known_past_claim(self, lineage: LineageId, claim: Claim) -> PastClaim:
-        """The same as far as the journal was read.
+    def known_past_claims(
+        self, lineage: LineageId, claims: Sequence[Claim]
+    ) -> tuple[PastClaim, ...]:
+        """The same as far as the journals were read.
 
         For whoever has to see every record of a journal once (`news_of`): nothing is read past it.
         """
+        own = {(claim.launch, claim.attempt) for claim in claims if claim.number != SHARE}
+
+        def is_begun(claim: Claim) -> bool:
+            return claim.number != SHARE or (claim.launch, claim.attempt) not in own
+
+        return tuple(self._past_claim(lineage, claim, is_begun=is_begun(claim)) for claim in claims)
+
+    def _past_claim(self, lineage: LineageId, claim: Claim, *, is_begun: bool) -> PastClaim:
+        """One of them.
+
+        Where a launch finds that the log of a task in its share has records, it claims it there,
+        with the number of the attempt that the share never began: that attempt is the claim's.
+        """
         account = self.known_account(claim.launch)
         key = AttemptKey(lineage.step, lineage.task, claim.attempt)
+        found = account.attempts.get(key) if is_begun else None
         return PastClaim(
             claim=claim,
-            account=account.attempts.get(key, AttemptAccount()),
+            account=found or AttemptAccount(),
             is_ended=claim.launch in self.state.fences or account.has_released(key),
         )
 

@@ -11,8 +11,9 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from perdure.clock import to_text
 from perdure.errors import PerdureError
@@ -60,8 +61,7 @@ from perdure.worker.tree import Hold
 from perdure.worker.windows import windows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wiring:
+class Wiring(Struct, frozen=True, kw_only=True):
     """What the worker's entry decides for the launch.
 
     Attributes:

@@ -19,10 +19,11 @@ machine; docs/attempt-states.md is drawn from it.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from signal import Signals
 from typing import Final
+
+from msgspec import Struct, field
 
 from perdure.errors import InvalidTransition
 
@@ -73,18 +74,15 @@ class Timer(Enum):
     NOTICE = "notice"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spawned:
+class Spawned(Struct, frozen=True, kw_only=True):
     """The action's process runs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpawnFailed:
+class SpawnFailed(Struct, frozen=True, kw_only=True):
     """The action's process could not be started."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interrupt:
+class Interrupt(Struct, frozen=True, kw_only=True):
     """Somebody wants the attempt to stop.
 
     Attributes:
@@ -99,22 +97,19 @@ class Interrupt:
     notice_seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotifySent:
+class NotifySent(Struct, frozen=True, kw_only=True):
     """The signal was sent; ``caught`` is whether its target had a handler just before."""
 
     caught: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimerElapsed:
+class TimerElapsed(Struct, frozen=True, kw_only=True):
     """A timer ran out."""
 
     timer: Timer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exited:
+class Exited(Struct, frozen=True, kw_only=True):
     """The exit of the action's process was collected.
 
     Attributes:
@@ -124,13 +119,11 @@ class Exited:
     code: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeGone:
+class TreeGone(Struct, frozen=True, kw_only=True):
     """Nothing of the attempt is left, and its output was read to the end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapturesDone:
+class CapturesDone(Struct, frozen=True, kw_only=True):
     """Every capture is committed or dropped."""
 
 
@@ -139,30 +132,26 @@ Event = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartTimer:
+class StartTimer(Struct, frozen=True, kw_only=True):
     """Start a timer; one that runs already may end earlier by that, never later."""
 
     timer: Timer
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopTimer:
+class StopTimer(Struct, frozen=True, kw_only=True):
     """Forget a timer."""
 
     timer: Timer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteCancelInfo:
+class WriteCancelInfo(Struct, frozen=True, kw_only=True):
     """Tell the task until when it may run: cancel_info.json in its session folder."""
 
     notice_seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notify:
+class Notify(Struct, frozen=True, kw_only=True):
     """Find who takes the signal, waiting at most so long for a handler, send it, and say so.
 
     A second one takes the place of a first that still looks.
@@ -172,23 +161,19 @@ class Notify:
     wait_seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kill:
+class Kill(Struct, frozen=True, kw_only=True):
     """SIGKILL to all of the attempt."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndTree:
+class EndTree(Struct, frozen=True, kw_only=True):
     """End what is left of the attempt's tree, read its output to the end, and say so."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinishCaptures:
+class FinishCaptures(Struct, frozen=True, kw_only=True):
     """Commit what can be, drop the rest, and say so."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finish:
+class Finish(Struct, frozen=True, kw_only=True):
     """The attempt has ended; its facts are complete."""
 
 
@@ -197,8 +182,7 @@ Instruction = (
 )
 
 
-@dataclass(slots=True)
-class Facts:
+class Facts(Struct):
     """What the machine knows for the outcome.
 
     Attributes:
@@ -223,8 +207,7 @@ class Facts:
     spawn_failed: bool = False
 
 
-@dataclass(slots=True)
-class AttemptMachine:
+class AttemptMachine(Struct):
     """One attempt; ``handle`` is called by one thread, with events in the order they happened.
 
     Args:

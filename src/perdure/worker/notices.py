@@ -19,10 +19,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from threading import Thread
+
+from msgspec import Struct
 
 from perdure.clock import from_text
 
@@ -34,8 +35,7 @@ _COMMAND_TIMEOUT_SECONDS = 10.0
 POLL_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostNotice:
+class HostNotice(Struct, frozen=True, kw_only=True):
     """The host is to go.
 
     Attributes:

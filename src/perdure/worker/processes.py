@@ -13,7 +13,8 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perdure.worker.host import is_over, process_started, read_stat
 
@@ -25,8 +26,7 @@ MAX_KILL_ROUNDS = 200
 _ROUND_SECONDS = 0.01
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessInfo:
+class ProcessInfo(Struct, frozen=True, kw_only=True):
     """One process as /proc showed it; ``started`` tells it from a later one with its pid."""
 
     pid: int
@@ -116,8 +116,7 @@ def catches(pid: int, number: signal.Signals) -> bool | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignalTarget:
+class SignalTarget(Struct, frozen=True, kw_only=True):
     """Whom a notify signal goes to.
 
     Attributes:

@@ -1,6 +1,6 @@
 """What a step says about its lineages: limits, resumability, and how a chunk is cut again."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from perdure.policy.counting import DEFAULT_LIMITS
 from perdure.store.job_document import Options

@@ -1,10 +1,9 @@
 """What is known about the saves of one attempt, for its outcome, its status and the next notice."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 
-@dataclass(slots=True)
-class SaveFacts:
+class SaveFacts(Struct):
     """Written by the threads that read and capture, read by everyone.
 
     Attributes:

@@ -6,15 +6,16 @@ together, with the files of all of them.
 """
 
 import threading
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.protocol.attempt_messages import FilesDeclared, SaveAnnounced
 from perdure.protocol.dataset import Dataset
 from perdure.store.capture import Frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedSave:
+class QueuedSave(Struct, frozen=True, kw_only=True):
     """A save whose files were stamped as its line was read.
 
     Attributes:
@@ -29,8 +30,7 @@ class QueuedSave:
     generation: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedValues:
+class QueuedValues(Struct, frozen=True, kw_only=True):
     """Reported values, and the files that must be durable before they are kept.
 
     Attributes:

@@ -23,9 +23,11 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar, assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.clock import Clock
 from perdure.errors import CheckpointTorn, OutOfSpace, PerdureError
@@ -57,8 +59,7 @@ COMMIT_FILE = "checkpoint_committed.json"
 _MEASURED_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Committing:
+class Committing(Struct, frozen=True, kw_only=True):
     """How this attempt's checkpoints are committed.
 
     Attributes:

@@ -7,8 +7,9 @@ opposite order, whatever became of the task, and nothing that was started in it 
 Source: Open Job Description, "How jobs are run"; design 8 (environments exited with the time left).
 """
 
-from dataclasses import replace
 from datetime import timedelta
+
+from msgspec.structs import replace
 
 from perdure.errors import PerdureError
 from perdure.policy.outcome import Cause, NotStarted

@@ -9,15 +9,15 @@ assignments only, and one lock that no signal handler takes.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from threading import Lock, Thread
+
+from msgspec import Struct
 
 from perdure.store.layout import StepKey, TaskKey
 from perdure.worker.machine import Intent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class Stop(Struct, frozen=True, kw_only=True):
     """A wish that covers this launch or one of its tasks.
 
     Attributes:

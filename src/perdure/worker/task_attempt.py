@@ -8,9 +8,10 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+
+from msgspec import Struct
 
 from perdure.errors import (
     CheckpointConflict,
@@ -66,8 +67,7 @@ _START_CAUSES: Mapping[type[PerdureError], Cause] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
+class Started(Struct, frozen=True, kw_only=True):
     """A session with the base in it."""
 
     session: OpenJdSession

@@ -11,8 +11,9 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from perdure.store.job_document import JobDocument
 from perdure.worker.processes import TOKEN_VARIABLE
@@ -20,8 +21,7 @@ from perdure.worker.processes import TOKEN_VARIABLE
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptVariables:
+class AttemptVariables(Struct, frozen=True, kw_only=True):
     """What the variables say about one attempt.
 
     Attributes:

@@ -10,9 +10,10 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from perdure.clock import Clock, from_text, to_ns
 from perdure.errors import PerdureError
@@ -41,8 +42,7 @@ _NEIGHBOURS_SECONDS = 0.2
 _CHOICES = {"stop": Choice.ASK, "overwrite": Choice.OVERWRITE, "keep": Choice.KEEP}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskStorePlan:
+class TaskStorePlan(Struct, frozen=True, kw_only=True):
     """Which attempt, and what is known about it.
 
     Attributes:
@@ -76,8 +76,7 @@ class TaskStorePlan:
     keep_last: int = 3
 
 
-@dataclass(slots=True)
-class TaskStore:
+class TaskStore(Struct):
     """See the module."""
 
     plan: TaskStorePlan
@@ -305,8 +304,7 @@ class TaskStore:
         return recorded_contents(manifests)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaptureSurroundings:
+class CaptureSurroundings(Struct, frozen=True, kw_only=True):
     """What the capture of an attempt's saves needs to know of the attempt.
 
     Attributes:

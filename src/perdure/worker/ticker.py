@@ -11,7 +11,8 @@ Source: docs/journal-format.md, "A worker takes a lineage" (7).
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from perdure.clock import Clock, to_text
 from perdure.errors import HomeError, OutOfSpace, PerdureError
@@ -34,8 +35,7 @@ HOLD_AFTER_INTERVALS = 2
 _NO_STOP = frozenset({"rebalance"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TickerParts:
+class TickerParts(Struct, frozen=True, kw_only=True):
     """What the ticker works with.
 
     Attributes:

@@ -9,7 +9,8 @@ import click
 import pytest
 
 from perdure import errors
-from perdure.cli import _COMMANDS, exits, failing
+from perdure.cli import exits, failing
+from perdure.cli.commands import _COMMANDS
 
 DOC = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
 #: Their keys are names that people chose, or are described in words.

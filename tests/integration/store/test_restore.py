@@ -1,9 +1,9 @@
 import errno
 import os
 import time
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from perdure.errors import CheckpointConflict, CheckpointCorrupt, OutOfSpace
 from perdure.store import placing

@@ -1,9 +1,8 @@
 """Any job, played turn by turn against a small model of workers, ends as it should."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from perdure.policy.launching import Launch, share_size
 from perdure.policy.resources import CPUS, AmountRequirement, Host, Requirements

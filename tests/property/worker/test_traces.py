@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from perdure.errors import StoreUnavailable
 from perdure.journal.account import AttemptKey, LaunchAccount
@@ -175,7 +176,7 @@ def test_a_tombstone_is_not_put_over_the_record():
 def test_a_branch_is_obeyed_once():
     def standing(worker: Worker, view: LineageView) -> Decision:
         base = view.lineage.branches[-1].base if view.lineage.branches else view.lineage.point
-        obeyed = replace(view, lineage=replace(view.lineage, point=base))
+        obeyed = structs.replace(view, lineage=structs.replace(view.lineage, point=base))
         return decide(obeyed, StepRules(is_resumable=True), worker.plan.values)
 
     holds(scenarios.branched(Budget(crash=1)))
@@ -199,7 +200,7 @@ def test_started_is_appended_against_the_stops():
 
 
 def test_an_intent_names_the_share_that_took_the_task():
-    unnamed = replace(REF, share=None)
+    unnamed = structs.replace(REF, share=None)
     holds(scenarios.takeover(Budget(stale=1), plan=KEEPS))
     breaks(scenarios.takeover(Budget(stale=1), plan=replace(KEEPS, ref=unnamed)), "healthy")
 
@@ -235,9 +236,11 @@ def test_values_kept_beyond_the_base_are_given_back():
         if worker.launch != "m":
             return decide(view, StepRules(is_resumable=True), worker.plan.values)
         whole = [save.number for save in view.lineage.saves if not save.is_pruned]
-        oldest = replace(view, lineage=replace(view.lineage, point=min(whole, default=None)))
+        oldest = structs.replace(
+            view, lineage=structs.replace(view.lineage, point=min(whole, default=None))
+        )
         decision = decide(oldest, StepRules(is_resumable=True), worker.plan.values)
-        return replace(decision, kept=frozenset(kept_values(view.past)))
+        return structs.replace(decision, kept=frozenset(kept_values(view.past)))
 
     task = Plan(values=(1, 2, 3), saves=frozenset({1, 2}))
 

@@ -1,8 +1,8 @@
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from looking_kit import GONE_PID, LAUNCH, HandMade
 from perdure.journal.heartbeat import Heartbeat

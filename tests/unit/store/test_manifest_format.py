@@ -342,4 +342,4 @@ class TestContentId:
 
 
 def fields(entry: Entry) -> dict:
-    return {name: getattr(entry, name) for name in Entry.__dataclass_fields__}
+    return {name: getattr(entry, name) for name in Entry.__struct_fields__}

@@ -156,6 +156,21 @@ def test_a_branch_forgives_and_its_success_is_of_another_branch():
     assert (decision.attempt, decision.restores) == (2, None)
 
 
+def test_the_first_attempt_after_a_branch_counts_where_the_share_was_never_begun():
+    """An imported checkpoint is chosen before the task was ever run."""
+    made = view(
+        save(claim=-1),
+        {"kind": "branch", "base": 1, "by": "user"},
+        claim(1, base=1),
+        accounts=[AttemptAccount(), account("SUCCEEDED", action="onCheckpointResume")],
+    )
+    told = history(made)
+    assert (told.forgiven, told.branched) == (0, 0)
+    decision = decide(made, RESUMABLE, None)
+    assert isinstance(decision.answer, Finished)
+    assert decision.attempt == 2
+
+
 def test_history_says_what_each_attempt_was():
     told = history(
         view(

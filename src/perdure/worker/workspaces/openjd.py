@@ -13,10 +13,10 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from openjd.sessions import (
     LOG,
     ActionState,
@@ -32,8 +32,7 @@ from perdure.worker.action_output import ActionOutput
 from perdure.worker.workspaces import openjd_subprocess
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionPlan:
+class SessionPlan(Struct, frozen=True, kw_only=True):
     """What a session is made from.
 
     Attributes:
