@@ -33,6 +33,7 @@ def start_manager(where: Places, job: JobId, *, resume: bool) -> None:
 def main() -> int:
     """Manage the job that the command line names."""
     from perdure.cli.failing import show
+    from perdure.cli.looking import cache_of, keep_outline
     from perdure.cli.managed import Managed, listening, manage, resume_all, view_of
     from perdure.engines.local import LocalEngine
     from perdure.errors import PerdureError
@@ -48,7 +49,9 @@ def main() -> int:
         store = where.open(write=True)
         document = read_job(store, JobId(options.job))
         engine = LocalEngine()
-        view = view_of(store, document, load(document), engine)
+        job = load(document)
+        keep_outline(cache_of(where), store, document, job)
+        view = view_of(store, document, job, engine)
 
         def prepare() -> None:
             if options.resume and view.settled(None) is None:

@@ -1,17 +1,18 @@
 """Looking at a job: its facts from the cache where nothing grew since, else read anew.
 
 Nothing is written but the cache, and that only where it can be: these commands work on a store that
-one may only read. While the facts come from the cache, the job's template is not even loaded.
+one may only read. The job's template is loaded only where its outline was not kept.
 """
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError
 
 from perdure.cli.naming import find_job
 from perdure.cli.places import Places
 from perdure.clock import Clock, SystemClock, pause
-from perdure.database.cache import Cache, CachedFacts, ListedJob
+from perdure.database.cache import Cache, CachedFacts
 from perdure.manager.facts import FACTS_VERSION, JobFacts, from_json
 from perdure.manager.job_status import JobStatus, status_now
 from perdure.manager.positions import Positions, is_current, positions_from_json
@@ -20,6 +21,7 @@ from perdure.store.opening import Store
 
 if TYPE_CHECKING:
     from perdure.manager.job_view import JobView
+    from perdure.template.outline import JobOutline
 
 
 class Looked(Struct, frozen=True, kw_only=True):
@@ -59,17 +61,30 @@ class Looked(Struct, frozen=True, kw_only=True):
     def view(self, document: JobDocument) -> "JobView":
         """The job's view for reading, not yet read."""
         from perdure.manager.job_view import JobView, ViewParts
-        from perdure.worker.loading import load
 
         return JobView(
             ViewParts(
                 driver=self.store.driver,
                 document=document,
-                job=load(document),
+                job=self._outline(document),
                 clock=self.clock,
                 pause=pause,
             )
         )
+
+    def _outline(self, document: JobDocument) -> "JobOutline":
+        """The job's outline, as it was kept; the template is loaded where none was."""
+        from perdure.template.outline import decode_outline
+
+        known = self.cache.find_outline(self.store.store_id, document.job)
+        if known is not None:
+            with suppress(ValueError):
+                return decode_outline(known)
+        from perdure.worker.loading import load
+
+        job = load(document)
+        keep_outline(self.cache, self.store, document, job)
+        return job
 
     def _cached(self, document: JobDocument) -> JobFacts | None:
         """The facts as they were kept, if nothing grew since."""
@@ -79,23 +94,13 @@ class Looked(Struct, frozen=True, kw_only=True):
         try:
             positions = positions_from_json(found.positions)
             facts = from_json(found.facts)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, ValidationError):
             return None
         return facts if is_current(self.store.driver, document.job, positions) else None
 
     def _keep(self, document: JobDocument, facts: JobFacts, positions: Positions) -> None:
-        self.cache.keep(
-            self.store.store_id,
-            ListedJob(
-                job=document.job,
-                name=document.name,
-                key=document.key,
-                state=facts.settled or "",
-                submitted_at=document.submitted_at,
-                settled_at=facts.settled_at,
-            ),
-            CachedFacts(positions=positions.to_json(), facts=facts.to_json()),
-        )
+        kept = CachedFacts(positions=positions.to_json(), facts=facts.to_json())
+        self.cache.keep(self.store.store_id, document.job, kept)
 
 
 class Watching:
@@ -135,6 +140,13 @@ def look_into(places: Places, *, write: bool = False) -> Looked:
         cache=cache_of(places),
         clock=SystemClock(),
     )
+
+
+def keep_outline(cache: Cache, store: Store, document: JobDocument, job: "JobOutline") -> None:
+    """Let those who look at the job do without loading its template."""
+    from perdure.template.outline import encode_outline
+
+    cache.keep_outline(store.store_id, document.job, encode_outline(job))
 
 
 def cache_of(places: Places) -> Cache:

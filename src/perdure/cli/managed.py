@@ -20,7 +20,7 @@ from perdure.manager.turns import TurnMaker, TurnParts
 from perdure.policy.states import Status
 from perdure.store.job_document import JobDocument
 from perdure.store.opening import Store
-from perdure.template import Job
+from perdure.template.outline import JobOutline
 from perdure.worker.ticker import scope_of
 
 
@@ -44,7 +44,7 @@ class Managed(Struct, frozen=True, kw_only=True):
     clock: Clock = field(default_factory=SystemClock)
 
 
-def view_of(store: Store, document: JobDocument, job: Job, engine: LocalEngine) -> JobView:
+def view_of(store: Store, document: JobDocument, job: JobOutline, engine: LocalEngine) -> JobView:
     """The job's view; nothing is read yet."""
     return JobView(
         ViewParts(

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from blake3 import blake3
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 
 from perdure.database import statements
 
@@ -39,17 +39,6 @@ class CachedFacts(Struct, frozen=True, kw_only=True):
     facts: Mapping[str, Any]
 
 
-class ListedJob(Struct, frozen=True, kw_only=True):
-    """What lists show of a job; also what was kept with its facts."""
-
-    job: str
-    name: str
-    key: str | None
-    state: str
-    submitted_at: str
-    settled_at: str | None
-
-
 class Cache:
     """The cache of one user on this host.
 
@@ -63,50 +52,57 @@ class Cache:
         self._version = version
 
     def find(self, store: str, job: str) -> CachedFacts | None:
-        """What was kept of the job, or None."""
-        if not self._is_there():
-            return None
-        keys = {"store": store, "job": job, "version": self._version}
-        row = self._ask(lambda base: base.execute(statements.FIND, keys).fetchone())
+        """The facts kept of the job, or None."""
+        row = self._find(statements.FIND_FACTS, store, job)
         if row is None:
             return None
-        positions, facts, digest = row
-        if digest != _digest(positions, facts):
-            return None
+        positions, facts = row
         try:
             return CachedFacts(positions=json.loads(positions), facts=json.loads(facts))
         except ValueError:
             return None
 
-    def keep(self, store: str, listed: ListedJob, found: CachedFacts) -> None:
-        """Keep it, if that is possible."""
-        positions, facts = _json(found.positions), _json(found.facts)
-        if len(facts) > _LARGEST_FACTS:
-            return
-        row = {
-            **to_builtins(listed),
-            "store": store,
-            "version": self._version,
-            "positions": positions,
-            "facts": facts,
-            "digest": _digest(positions, facts),
-        }
-        self._ask(lambda base: base.execute(statements.KEEP, row).rowcount)
+    def keep(self, store: str, job: str, found: CachedFacts) -> None:
+        """Keep facts, if that is possible."""
+        kept = {"positions": _json(found.positions), "facts": _json(found.facts)}
+        if len(kept["facts"]) <= _LARGEST_FACTS:
+            self._keep(statements.KEEP_FACTS, store, job, kept)
+
+    def find_outline(self, store: str, job: str) -> str | None:
+        """The outline kept of the job, or None."""
+        row = self._find(statements.FIND_OUTLINE, store, job)
+        return None if row is None else row[0]
+
+    def keep_outline(self, store: str, job: str, outline: str) -> None:
+        """Keep the outline, if that is possible."""
+        self._keep(statements.KEEP_OUTLINE, store, job, {"outline": outline})
 
     def forget(self, store: str, job: str) -> None:
         """A job that was removed."""
         if self._is_there():
             keys = {"store": store, "job": job}
-            self._ask(lambda base: base.execute(statements.FORGET, keys).rowcount)
+            self._ask(lambda base: base.execute(statements.FORGET_FACTS, keys).rowcount)
+            self._ask(lambda base: base.execute(statements.FORGET_OUTLINE, keys).rowcount)
 
-    def listed(self, store: str) -> tuple[ListedJob, ...]:
-        """What was kept about the jobs of a store, as it was then."""
+    def _find(self, statement: str, store: str, job: str) -> tuple[str, ...] | None:
+        """A row without its digest, if that is right."""
         if not self._is_there():
-            return ()
-        keys = {"store": store}
-        rows = self._ask(lambda base: base.execute(statements.LISTED, keys).fetchall()) or ()
-        names = ("job", "name", "key", "state", "submitted_at", "settled_at")
-        return tuple(ListedJob(**dict(zip(names, row, strict=True))) for row in rows)
+            return None
+        keys = {"store": store, "job": job, "version": self._version}
+        row = self._ask(lambda base: base.execute(statement, keys).fetchone())
+        if row is None or row[-1] != _digest(*row[:-1]):
+            return None
+        return tuple(row[:-1])
+
+    def _keep(self, statement: str, store: str, job: str, texts: Mapping[str, str]) -> None:
+        row = {
+            "store": store,
+            "job": job,
+            "version": self._version,
+            **texts,
+            "digest": _digest(*texts.values()),
+        }
+        self._ask(lambda base: base.execute(statement, row).rowcount)
 
     def drop(self) -> bool:
         """Remove it whole; whether there was one."""
@@ -159,7 +155,8 @@ class Cache:
         if schema != 0:
             raise sqlite3.DatabaseError("the cache has another version's tables")
         with base:
-            base.execute(statements.CREATE)
+            base.execute(statements.CREATE_FACTS)
+            base.execute(statements.CREATE_OUTLINES)
             base.execute(f"PRAGMA user_version = {statements.SCHEMA}")
 
 
@@ -167,5 +164,5 @@ def _json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _digest(positions: str, facts: str) -> str:
-    return blake3(f"{positions}\n{facts}".encode()).hexdigest()
+def _digest(*texts: str) -> str:
+    return blake3("\n".join(texts).encode()).hexdigest()

@@ -36,7 +36,8 @@ from perdure.store.job_document import JobDocument
 from perdure.store.job_log import LaunchIntent
 from perdure.store.layout import LaunchId, StepKey, TaskKey
 from perdure.store.log import Entry
-from perdure.template import HostRequirements, Job
+from perdure.template.outline import JobOutline
+from perdure.template.requirements import HostRequirements
 from perdure.worker.host import is_gone
 from perdure.worker.job_records import JobRecords
 from perdure.worker.rules import rules_of
@@ -53,7 +54,7 @@ class ViewParts(Struct, frozen=True, kw_only=True):
 
     driver: Driver
     document: JobDocument
-    job: Job
+    job: JobOutline
     clock: Clock
     pause: Callable[[int], None]
     engine: Engine | None = None

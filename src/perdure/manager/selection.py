@@ -8,10 +8,11 @@ from perdure.errors import UsageError
 from perdure.store.job_document import Selection
 from perdure.store.job_log import TaskRef
 from perdure.store.layout import TaskKey
-from perdure.template import Job, Step, task_key
+from perdure.template.outline import JobOutline, StepOutline
+from perdure.template.space import task_key
 
 
-def selected_steps(selection: Selection, job: Job) -> dict[int, int | None]:
+def selected_steps(selection: Selection, job: JobOutline) -> dict[int, int | None]:
     """The indexes of the steps that run, each with how many tasks at most (None: all).
 
     Raises:
@@ -29,7 +30,7 @@ def selected_steps(selection: Selection, job: Job) -> dict[int, int | None]:
     return dict(sorted({**chosen, step.index: selection.maximum_tasks}.items()))
 
 
-def selected_tasks(selection: Selection, step: Step) -> tuple[TaskRef, ...] | None:
+def selected_tasks(selection: Selection, step: StepOutline) -> tuple[TaskRef, ...] | None:
     """The tasks of the step that a person named, or None for all.
 
     Raises:
@@ -50,7 +51,7 @@ def selected_tasks(selection: Selection, step: Step) -> tuple[TaskRef, ...] | No
     return tuple(found)
 
 
-def _before(index: int, job: Job) -> set[int]:
+def _before(index: int, job: JobOutline) -> set[int]:
     """Every step that the step depends on, directly or not."""
     found: set[int] = set()
     queue = list(job.step(index).dependencies)

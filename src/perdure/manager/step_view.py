@@ -22,7 +22,8 @@ from perdure.policy.stops import Scope, Stops
 from perdure.store.job_log import TaskRef
 from perdure.store.layout import LaunchId, StepKey, TaskKey
 from perdure.store.log import Log
-from perdure.template import Step, TaskParameters, task_key
+from perdure.template.outline import StepOutline
+from perdure.template.space import TaskParameters, task_key
 from perdure.worker.claiming import LineageView
 from perdure.worker.deciding import Decision, StepRules, current_values, decide
 from perdure.worker.job_records import JobRecords, LineageId, Share
@@ -62,7 +63,7 @@ class StepView(Struct):
         watched: lineages that something has to be decided about.
     """
 
-    step: Step
+    step: StepOutline
     rules: StepRules
     records: JobRecords
     limit: int | None = None

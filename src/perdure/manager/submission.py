@@ -26,7 +26,7 @@ from perdure.store.job_document import JobDocument
 from perdure.store.layout import JobId
 from perdure.store.log import Entry, Log
 from perdure.store.record_format import encode_record
-from perdure.template import Job
+from perdure.template.outline import JobOutline
 
 #: How many jobs may have had one key.
 _KEY_LOG_LIMIT = 100_000
@@ -50,7 +50,7 @@ def new_job_id() -> JobId:
     return JobId(str(ULID()).lower())
 
 
-def check_runnable(document: JobDocument, job: Job, host: Host | None) -> None:
+def check_runnable(document: JobDocument, job: JobOutline, host: Host | None) -> None:
     """Refuse what could never run.
 
     Raises:

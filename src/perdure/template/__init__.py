@@ -7,7 +7,8 @@
     job = load_job(document, parameters={"N": "30"}, template_dir=..., current_dir=...)
     job.steps[0].space.task(0)
 
-Names are loaded when they are first used: the library behind them takes a fifth of a second.
+Names are loaded when they are first used: the library behind them takes a fifth of a second. What a
+job is without it is in `perdure.template.outline`.
 """
 
 import importlib

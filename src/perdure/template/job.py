@@ -12,8 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from perdure.template.actions import Action, ActionName
-from perdure.template.requirements import HostRequirements
-from perdure.template.space import TaskSpace
+from perdure.template.outline import JobOutline, StepOutline
 from perdure.template.symbols import Symbols
 
 
@@ -56,16 +55,11 @@ class Environment(Struct, frozen=True, kw_only=True):
         return ActionName.ON_WRAP_TASK_RUN in self.actions
 
 
-class Step(Struct, frozen=True, kw_only=True):
+class Step(StepOutline, frozen=True, kw_only=True):
     """A step of the job.
 
     Attributes:
-        index: its number in the template, from 1: the step key.
-        name: as written.
-        dependencies: the indexes of the steps that must have succeeded before.
         environments: its own, entered after the job's.
-        requirements: what the host must have.
-        space: its tasks.
         run: its ``onRun``.
         resume: its ``onCheckpointResume``; None: it is not resumable.
         run_script: for ``Session.run_task``; timeout and cancelation are taken out, except where a
@@ -75,23 +69,13 @@ class Step(Struct, frozen=True, kw_only=True):
         symbols: for `resolve_action`; with `Symbols.with_checkpoint` for the resume action.
     """
 
-    index: int
-    name: str
-    dependencies: tuple[int, ...]
     environments: tuple[Environment, ...]
-    requirements: HostRequirements
-    space: TaskSpace
     run: Action
     resume: Action | None
     run_script: Any
     resume_script: Any | None
     wrapped_by: str | None
     symbols: Symbols
-
-    @property
-    def is_resumable(self) -> bool:
-        """Whether a task can go on from its checkpoint instead of beginning again."""
-        return self.resume is not None
 
 
 class JobParameter(Struct, frozen=True, kw_only=True):
@@ -103,7 +87,7 @@ class JobParameter(Struct, frozen=True, kw_only=True):
     description: str | None = None
 
 
-class Job(Struct, frozen=True, kw_only=True):
+class Job(JobOutline, frozen=True, kw_only=True):
     """A template with its parameters applied.
 
     Attributes:

@@ -248,6 +248,7 @@ class _JobMaker:
             environments=tuple(environments),
             requirements=host_requirements(model.hostRequirements),
             space=task_space(model.parameterSpace),
+            is_resumable=resume is not None,
             run=self._task_action(ActionName.ON_RUN, model.script.actions.onRun, run_place),
             resume=resume,
             run_script=_task_script(model.script, wrapper),

@@ -81,10 +81,43 @@ def task_key(parameters: TaskParameters | Mapping[str, str]) -> TaskKey:
     return TaskKey(blake3(canonical.encode()).hexdigest(length=8))
 
 
+class AxisOutline(Struct, frozen=True, kw_only=True):
+    """A parameter's values: listed texts, or ranges (first, past the last, step) of integers."""
+
+    name: str
+    type: str
+    texts: tuple[str, ...] | None = None
+    ranges: tuple[tuple[int, int, int], ...] = ()
+
+    def axis(self) -> Axis:
+        """The axis with these values."""
+        if self.texts is not None:
+            return Axis.of_texts(self.name, self.type, self.texts)
+        return Axis.of_integers(self.name, self.type, _row(self.ranges))
+
+
+class SpaceOutline(Struct, frozen=True, kw_only=True):
+    """All that a space follows from.
+
+    Attributes:
+        axes: of all parameters but the chunk parameter.
+        names: of all parameters, in the order in which they are defined.
+        combination: as written.
+        chunk, chunk_ranges: how chunks are formed, and of which values.
+    """
+
+    axes: tuple[AxisOutline, ...] = ()
+    names: tuple[str, ...] = ()
+    combination: str | None = None
+    chunk: ChunkSpec | None = None
+    chunk_ranges: tuple[tuple[int, int, int], ...] = ()
+
+
 class TaskSpace:
     """All tasks of a step.
 
     Attributes:
+        outline: what it follows from, where it was made from one.
         names: the parameters, in the order in which they are defined.
         types: each one's type, as the specification spells it.
         chunk: how chunks are formed; None: the step has no chunk parameter.
@@ -99,6 +132,7 @@ class TaskSpace:
         chunk: ChunkSpec | None = None,
         chunk_row: IntegerRow | None = None,
     ) -> None:
+        self.outline = SpaceOutline()
         self.names = names or tuple(axes)
         self.types = {name: axis.type for name, axis in axes.items()}
         self.chunk = chunk
@@ -111,6 +145,19 @@ class TaskSpace:
                 axes[chunk.parameter] = Axis.of_chunks(chunk.parameter, formed)
         self._other = dimension(_expression(self.names, combination, without=self._inner), axes)
         self._chunk_count = len(axes[chunk.parameter]) if chunk and not chunk.is_adaptive else 1
+
+    @classmethod
+    def of(cls, outline: SpaceOutline) -> Self:
+        """The space that follows from the outline."""
+        space = cls(
+            {one.name: one.axis() for one in outline.axes},
+            names=outline.names,
+            combination=outline.combination,
+            chunk=outline.chunk,
+            chunk_row=_row(outline.chunk_ranges),
+        )
+        space.outline = outline
+        return space
 
     @property
     def _inner(self) -> str | None:
@@ -271,3 +318,7 @@ def _expression(
     # The specification keeps a chunk parameter out of associations: it is a factor of its own.
     parts = parsed.parts if isinstance(parsed, Product) else (parsed,)
     return Product(parts=tuple(part for part in parts if part != Name(name=without)))
+
+
+def _row(ranges: Iterable[tuple[int, int, int]]) -> IntegerRow:
+    return IntegerRow(range(*one) for one in ranges)

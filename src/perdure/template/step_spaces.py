@@ -3,37 +3,35 @@
 from typing import Any
 
 from perdure.template.chunks import ChunkSpec
-from perdure.template.dimensions import Axis
-from perdure.template.ranges import IntegerRow
 from perdure.template.requirements import Amount, Attribute, HostRequirements
-from perdure.template.space import TaskSpace
+from perdure.template.space import AxisOutline, SpaceOutline, TaskSpace
 
 
 def task_space(model: Any) -> TaskSpace:
     """The tasks of a step whose ``parameterSpace`` is ``model``; without one: one task."""
     if model is None:
-        return TaskSpace({})
-    axes: dict[str, Axis] = {}
+        return TaskSpace.of(SpaceOutline())
+    axes: list[AxisOutline] = []
     chunk: ChunkSpec | None = None
-    chunk_row: IntegerRow | None = None
-    order: list[str] = []
+    chunk_ranges: tuple[tuple[int, int, int], ...] = ()
     for name, definition in model.taskParameterDefinitions.items():
-        order.append(name)
+        kind = definition.type.value
         if definition.chunks is not None:
             chunk = _chunk_spec(name, definition.chunks)
-            chunk_row = _integers(definition.range)
+            chunk_ranges = _ranges(definition.range)
         elif isinstance(definition.range, list):
             texts = tuple(str(value) for value in definition.range)
-            axes[name] = Axis.of_texts(name, definition.type.value, texts)
+            axes.append(AxisOutline(name=name, type=kind, texts=texts))
         else:
-            row = _integers(definition.range)
-            axes[name] = Axis.of_integers(name, definition.type.value, row)
-    return TaskSpace(
-        axes,
-        names=tuple(order),
-        combination=model.combination,
-        chunk=chunk,
-        chunk_row=chunk_row,
+            axes.append(AxisOutline(name=name, type=kind, ranges=_ranges(definition.range)))
+    return TaskSpace.of(
+        SpaceOutline(
+            axes=tuple(axes),
+            names=tuple(model.taskParameterDefinitions),
+            combination=model.combination,
+            chunk=chunk,
+            chunk_ranges=chunk_ranges,
+        )
     )
 
 
@@ -71,7 +69,7 @@ def _chunk_spec(name: str, chunks: Any) -> ChunkSpec:
     )
 
 
-def _integers(values: Any) -> IntegerRow:
+def _ranges(values: Any) -> tuple[tuple[int, int, int], ...]:
     if isinstance(values, list):
-        return IntegerRow(range(int(value), int(value) + 1) for value in values)
-    return IntegerRow(range(part.start, part.end + 1, part.step) for part in values.ranges)
+        return tuple((int(value), int(value) + 1, 1) for value in values)
+    return tuple((part.start, part.end + 1, part.step) for part in values.ranges)

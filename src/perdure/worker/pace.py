@@ -4,7 +4,7 @@ Source: Open Job Description, TASK_CHUNKING: ``targetRuntimeSeconds``; `openjd r
 estimate between sessions, nor do workers here: each learns from its own chunks.
 """
 
-from perdure.template import ChunkSpec
+from perdure.template.chunks import ChunkSpec
 
 
 class Pace:

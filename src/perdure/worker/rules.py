@@ -4,11 +4,11 @@ from msgspec.structs import replace
 
 from perdure.policy.counting import DEFAULT_LIMITS
 from perdure.store.job_document import Options
-from perdure.template import Step
+from perdure.template.outline import StepOutline
 from perdure.worker.deciding import StepRules
 
 
-def rules_of(step: Step, options: Options) -> StepRules:
+def rules_of(step: StepOutline, options: Options) -> StepRules:
     """What a step says about its lineages."""
     written = {**options.limits, **options.step_limits.get(step.name, {})}
     limits = replace(DEFAULT_LIMITS, **written)

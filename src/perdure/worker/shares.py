@@ -5,7 +5,7 @@ from typing import Any
 
 from perdure.store.job_log import TaskRef
 from perdure.store.layout import TaskKey
-from perdure.template import START, Cursor, TaskParameters, TaskSpace, task_key
+from perdure.template.space import START, Cursor, TaskParameters, TaskSpace, task_key
 from perdure.worker.job_records import Share
 
 

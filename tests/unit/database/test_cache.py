@@ -3,22 +3,29 @@ from contextlib import closing
 
 import pytest
 
-from perdure.database.cache import DATABASE, Cache, CachedFacts, ListedJob
+from perdure.database.cache import DATABASE, Cache, CachedFacts
 
 STORE, JOB = "s" * 32, "01jdxyz0000000000000000000"
-LISTED = ListedJob(job=JOB, name="n", key=None, state="", submitted_at="2026", settled_at=None)
 FACTS = CachedFacts(positions={"log": 3}, facts={"steps": []})
 
 
 def kept(folder, version=1):
     cache = Cache(folder, version=version)
-    cache.keep(STORE, LISTED, FACTS)
+    cache.keep(STORE, JOB, FACTS)
     return cache
 
 
 def test_what_was_kept_is_found(tmp_path):
     assert kept(tmp_path).find(STORE, JOB) == FACTS
-    assert Cache(tmp_path, version=1).listed(STORE) == (LISTED,)
+
+
+def test_an_outline_is_found_and_forgotten_with_its_job(tmp_path):
+    cache = kept(tmp_path)
+    cache.keep_outline(STORE, JOB, "outline")
+    assert cache.find_outline(STORE, JOB) == "outline"
+    assert Cache(tmp_path, version=2).find_outline(STORE, JOB) is None
+    cache.forget(STORE, JOB)
+    assert cache.find_outline(STORE, JOB) is None
 
 
 def test_another_store_job_or_version_finds_nothing(tmp_path):
@@ -30,7 +37,7 @@ def test_another_store_job_or_version_finds_nothing(tmp_path):
 
 def test_the_last_one_kept_counts(tmp_path):
     cache = kept(tmp_path)
-    cache.keep(STORE, LISTED, CachedFacts(positions={"log": 4}, facts={}))
+    cache.keep(STORE, JOB, CachedFacts(positions={"log": 4}, facts={}))
     assert cache.find(STORE, JOB).positions == {"log": 4}
 
 
@@ -43,7 +50,7 @@ def test_only_the_user_may_read_it(tmp_path):
 def test_looking_makes_no_file(tmp_path):
     cache = Cache(tmp_path / "cache", version=1)
     assert cache.find(STORE, JOB) is None
-    assert cache.listed(STORE) == ()
+    assert cache.find_outline(STORE, JOB) is None
     cache.forget(STORE, JOB)
     assert not (tmp_path / "cache").exists()
 
@@ -62,7 +69,7 @@ def test_a_damaged_file_is_as_if_it_were_empty_and_is_made_anew(tmp_path, damage
     cache = kept(tmp_path)
     (tmp_path / DATABASE).write_bytes(damage)
     assert cache.find(STORE, JOB) is None
-    cache.keep(STORE, LISTED, FACTS)
+    cache.keep(STORE, JOB, FACTS)
     assert cache.find(STORE, JOB) == FACTS
 
 
@@ -84,7 +91,7 @@ def test_a_locked_cache_is_done_without(tmp_path):
     cache = kept(tmp_path)
     with closing(sqlite3.connect(tmp_path / DATABASE)) as base:
         base.execute("BEGIN EXCLUSIVE")
-        cache.keep(STORE, LISTED, CachedFacts(positions={}, facts={}))
+        cache.keep(STORE, JOB, CachedFacts(positions={}, facts={}))
         assert cache.find(STORE, JOB) is None
         base.rollback()
     assert cache.find(STORE, JOB) == FACTS
@@ -93,6 +100,6 @@ def test_a_locked_cache_is_done_without(tmp_path):
 def test_a_place_that_cannot_be_written_is_done_without(tmp_path):
     (tmp_path / "file").write_text("")
     cache = Cache(tmp_path / "file" / "cache", version=1)
-    cache.keep(STORE, LISTED, FACTS)
+    cache.keep(STORE, JOB, FACTS)
     assert cache.find(STORE, JOB) is None
     assert not cache.drop()
