@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
+import msgspec
 from blake3 import blake3
 from msgspec import Struct
 
@@ -109,7 +110,7 @@ def _decode(line: bytes) -> dict[str, Any] | None:
     if not tab or blake3(text).hexdigest()[:_DIGITS].encode("ascii") != digits:
         return None
     try:
-        fields = json.loads(text)
-    except (ValueError, RecursionError):
+        fields = msgspec.json.decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return None
     return fields if isinstance(fields, dict) else None
