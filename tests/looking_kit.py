@@ -170,9 +170,9 @@ class HandMade:
         header |= {"size": 10, "new": 5, "files": 1, **fields}
         return log.append({"kind": "save", "claim": claim, **header}).number
 
-    def claim(self, task, attempt, *, launch=LAUNCH, base=None, step=1):
+    def claim(self, task, attempt, *, launch=LAUNCH, base=None, step=1, **fields):
         log = self.log(layout.lineage_log(self.job, StepKey(step), TaskKey(task)))
-        described = {"attempt": attempt, "launch": launch, "base": base}
+        described = {"attempt": attempt, "launch": launch, "base": base, **fields}
         return log.append({"kind": "claim", **described}).number
 
     def view(self):

@@ -87,23 +87,38 @@ class StepView(Struct):
         """An attempt is under way."""
         if task in self.watched:
             self.watched[task].is_stale = True
-        elif int(fields["attempt"]) == 1:
+        elif _is_first(fields):
             self.running[task] = launch
         else:
-            self.watch(self.ref_of(task, fields.get("values")))
+            self._watch_by(task, fields.get("values"))
 
     def note_outcome(
         self, task: TaskKey, fields: Mapping[str, Any], account: AttemptAccount
     ) -> None:
         """An attempt ended."""
         self.running.pop(task, None)
+        begun = account.begun or {}
         if task in self.watched:
             self.watched[task].is_stale = True
-        elif fields["state"] == AttemptState.SUCCEEDED.value:
+        elif fields["state"] == AttemptState.SUCCEEDED.value and _is_first({**begun, **fields}):
             self.succeeded.add(task)
         else:
-            values = account.begun.get("values") if account.begun is not None else None
+            self._watch_by(task, begun.get("values"))
+
+    def _watch_by(self, task: TaskKey, values: Mapping[str, str] | None) -> None:
+        """Watch a lineage that a journal names, by the values of one of its attempts.
+
+        An attempt at what remains of a chunk has other values than those that the lineage is known
+        by. What no share took is a piece of another lineage, whose log names it.
+        """
+        if task == TaskKey(task_key(dict(values or {}))):
             self.watch(self.ref_of(task, values))
+            return
+        for share in self.records.shares_read(self.key):
+            for ref, _ in tasks_of(share, self.step.space):
+                if ref.task == task:
+                    self.watch(ref)
+                    return
 
     def note_change(self, task: TaskKey) -> None:
         """Something else was said about a lineage."""
@@ -123,6 +138,7 @@ class StepView(Struct):
         known = self.watched.get(ref.task)
         if known is None:
             self.succeeded.discard(ref.task)
+            self.running.pop(ref.task, None)
             log = self.records.lineage_log(LineageId(step=self.key, task=ref.task))
             known = self.watched[ref.task] = Watched(ref=ref, log=log)
         return known
@@ -136,7 +152,6 @@ class StepView(Struct):
             self._swept.add(mark)
             for ref, _ in tasks_of(share, self.step.space):
                 if ref.task not in self.succeeded and ref.task not in self.watched:
-                    self.running.pop(ref.task, None)
                     self.watch(ref)
 
     def read_watched(self, ended: Callable[[LaunchId], bool]) -> None:
@@ -255,6 +270,11 @@ class StepView(Struct):
                 wait = max(0.0, decision.answer.wait_seconds - max(0.0, since))
             found.append(PendingLineage(task=task, wait_seconds=wait))
         return tuple(found)
+
+
+def _is_first(fields: Mapping[str, Any]) -> bool:
+    """Whether it is a first attempt from the beginning: such a one has no claim in a log."""
+    return int(fields["attempt"]) == 1 and fields.get("base") is None
 
 
 def _size(share: Share) -> int:

@@ -1,8 +1,9 @@
 """What a view that is read on and on must not miss."""
 
-from looking_kit import HandMade
+from looking_kit import CHUNKS, LAUNCH, HandMade
 from perdure.policy.states import State
-from perdure.store.layout import StepKey
+from perdure.store.layout import LaunchId, StepKey, TaskKey
+from perdure.template import task_key
 
 VALUES = {"Frame": "1", "Camera": "left,top"}
 
@@ -50,3 +51,55 @@ def test_a_task_that_failed_waits_for_its_next_attempt():
     assert step.status(watched, view.stops).state is State.PENDING
     (pending,) = step.pending(view.stops, 0.0)
     assert pending.task == made.key(0)
+
+
+OTHER = LaunchId("01jdxyz0000000000000000002")
+
+
+def test_a_remainder_seen_afresh_is_the_chunk_that_it_remains_of():
+    """Its attempts have other values than those that the lineage is known by."""
+    made = HandMade(template=CHUNKS)
+    chunk, next_one = made.key(0), made.key(1)
+    made.launch()
+    made.share(0, 1)
+    made.begun(chunk, {"Frame": "1-5"})
+    made.record("fence", launch=LAUNCH, offset=2**20)
+    made.launch(OTHER)
+    made.claim(chunk, 2, launch=OTHER, values={"Frame": "3-5"})
+    made.begun(chunk, {"Frame": "3-5"}, launch=OTHER, attempt=2)
+    step = made.view().steps[StepKey(1)]
+    assert (step.watched[chunk].ref.index, step.total()) == (0, 4)
+    made.ended(chunk, "SUCCEEDED", launch=OTHER, attempt=2)
+    made.claim(next_one, 2, launch=OTHER)
+    made.begun(next_one, {"Frame": "6-10"}, launch=OTHER, attempt=2)
+    made.ended(next_one, "SUCCEEDED", launch=OTHER, attempt=2)
+    view = made.view()
+    step = view.steps[StepKey(1)]
+    assert {task: watched.ref.index for task, watched in step.watched.items()} == {
+        chunk: 0,
+        next_one: 1,
+    }
+    assert (step.total(), step.counts(view.stops).pending) == (4, 2)
+
+
+def test_a_piece_whose_worker_died_is_not_counted_as_running_for_ever():
+    """It may be begun before the log that names it was read."""
+    made = HandMade(template=CHUNKS)
+    chunk = made.key(0)
+    piece = TaskKey(task_key({"Frame": "5-5"}))
+    made.launch()
+    made.share(0, 3)
+    made.begun(chunk, {"Frame": "1-5"})
+    made.record("fence", launch=LAUNCH, offset=2**20)
+    made.launch(OTHER)
+    made.claim(chunk, 2, launch=OTHER, values={"Frame": "3-3"}, split=[{"Frame": "5-5"}])
+    made.begun(chunk, {"Frame": "3-3"}, launch=OTHER, attempt=2)
+    made.claim(piece, 1, launch=OTHER)
+    made.begun(piece, {"Frame": "5-5"}, launch=OTHER)
+    view = made.view()
+    step = view.steps[StepKey(1)]
+    assert piece in step.watched
+    assert (step.total(), step.counts(view.stops).running) == (5, 2)
+    made.record("fence", launch=OTHER, offset=2**20)
+    view.refresh()
+    assert step.counts(view.stops).running == 0
