@@ -52,7 +52,7 @@ GROUP = Access(folder_mode=0o2770, file_mode=0o660, is_shared=True)
 
 
 @contextmanager
-def in_our_words(doing: str, path: Path) -> Iterator[None]:
+def in_our_words(doing: str, path: Path | str) -> Iterator[None]:
     """Turn what the file system says while ``doing`` something into an error of ours.
 
     ``FileNotFoundError``, ``FileExistsError`` and the like pass through: they are answers.
@@ -71,7 +71,7 @@ def ours_for(error: OSError, doing: str, path: Path) -> Exception:
     return translated(error, doing, path) or error
 
 
-def translated(error: OSError, doing: str, path: Path) -> PerdureError | None:
+def translated(error: OSError, doing: str, path: Path | str) -> PerdureError | None:
     """The error of ours that says what ``error`` means for the store; None if it is an answer."""
     why = f"cannot {doing} {path}: {os.strerror(error.errno or 0)}"
     if error.errno in _FULL:
@@ -80,7 +80,7 @@ def translated(error: OSError, doing: str, path: Path) -> PerdureError | None:
         )
     if error.errno in _FORBIDDEN:
         return HomeError(
-            why + whose(path),
+            why + whose(Path(path)),
             hint="Use --store with a place of your own, or run as its owner.",
             path=str(path),
         )

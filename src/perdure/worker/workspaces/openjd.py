@@ -53,6 +53,9 @@ class OpenJdSession:
     Args:
         plan: what it is made from.
         record: gets every line that the library itself says.
+
+    Attributes:
+        working_directory: the session folder.
     """
 
     def __init__(self, plan: SessionPlan, record: Callable[[str], None]) -> None:
@@ -81,14 +84,10 @@ class OpenJdSession:
         except BaseException:
             self._forget()
             raise
+        self.working_directory = Path(self._session.working_directory)
         self._folder = str(self.working_directory)
         self._own_names = openjd_subprocess.made_in(self._folder)
         self._own_names.add(self.files_directory.name)
-
-    @property
-    def working_directory(self) -> Path:
-        """The session folder."""
-        return Path(self._session.working_directory)
 
     @property
     def files_directory(self) -> Path:
