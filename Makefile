@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check soak bench dist clean
+.PHONY: demo test check soak soak-kills soak-searches bench dist clean
 
 demo: $(STAMP)
 	$(BIN)/perdure demo
@@ -19,8 +19,15 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/codespell src docs tests README.md ARCHITECTURE.md
 
+# Kills and searches are side by side: the ones wait, the others compute.
 soak: $(STAMP)
-	$(BIN)/python -m pytest -m soak -s $(TESTS)
+	$(MAKE) -j2 soak-kills soak-searches
+
+soak-kills: $(STAMP)
+	$(BIN)/python -m pytest -m soak -s -o faulthandler_timeout=0 tests/crash tests/end_to_end
+
+soak-searches: $(STAMP)
+	$(BIN)/python -m pytest -m soak -s -o faulthandler_timeout=0 tests/property
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py

@@ -14,7 +14,7 @@ from protocol_model.replay import Ids
 from protocol_model.search import Budget, Scenario, search
 
 #: Of states, for the searches that are too large to be complete: in `make soak`, and always.
-SOAK_LIMIT = 500_000
+SOAK_LIMIT = 200_000
 QUICK_LIMIT = 5_000
 ALL = Budget(crash=1, freeze=1, lose=1)
 
@@ -72,7 +72,7 @@ def test_the_beginning_of(name: str):
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seed", [None, 1, 2])
+@pytest.mark.parametrize("seed", [None, 1])
 @pytest.mark.parametrize("name", LARGE)
 def test_cut_and_counted(name: str, seed: int | None):
     look(name, LARGE[name](), SOAK_LIMIT, seed)
