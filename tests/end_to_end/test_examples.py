@@ -81,6 +81,7 @@ def test_an_example_interrupted_at_random_points_writes_the_same(perdure, name):
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", sorted(JOBS))
 def test_an_example_interrupted_at_twenty_random_points_writes_the_same(perdure, name):
     expected = straight(perdure, name)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from perdure.engines.local import LocalEngine
 
 BUG_EXIT = 70
+PIPE_EXIT = 128 + signal.SIGPIPE
 
 
 def run_command(command: click.Command, engine: "LocalEngine | None" = None) -> NoReturn:
@@ -27,9 +28,16 @@ def run_command(command: click.Command, engine: "LocalEngine | None" = None) -> 
         command: what takes the arguments.
         engine: where a worker is being prepared already.
     """
+    before = sys.stdout
     try:
         code = command.main(standalone_mode=False, obj=engine)
         sys.exit(code if isinstance(code, int) else 0)
+    except SystemExit as end:
+        # click's and rich's answer to a broken pipe: another standard output, and code 1
+        if sys.stdout is not before or isinstance(end.__context__, BrokenPipeError):
+            _quiet_stdout()
+            sys.exit(PIPE_EXIT)
+        raise
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
     except click.ClickException as error:
@@ -39,7 +47,7 @@ def run_command(command: click.Command, engine: "LocalEngine | None" = None) -> 
         sys.exit(128 + signal.SIGINT)
     except BrokenPipeError:
         _quiet_stdout()
-        sys.exit(128 + signal.SIGPIPE)
+        sys.exit(PIPE_EXIT)
     except PerdureError as error:
         show(error)
         sys.exit(error.exit_code)

@@ -1,8 +1,10 @@
 """docs/cli.md is held to the commands, both ways."""
 
 import importlib
+import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import click
@@ -158,6 +160,21 @@ def test_every_exit_code_is_documented():
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
     codes = {k.exit_code for k in kinds if issubclass(k, errors.PerdureError)}
     codes |= {value for name, value in vars(exits).items() if name.isupper()}
-    codes |= {failing.BUG_EXIT, 130}
+    codes |= {failing.BUG_EXIT, failing.PIPE_EXIT, 130}
     listed = {int(code) for code in re.findall(r"^\| (\d+) \|", DOC, re.MULTILINE)}
     assert codes == listed
+
+
+@pytest.mark.parametrize("arguments", [("schema",), ("status",), ("status", "--json"), ("--help",)])
+def test_a_reader_that_leaves_is_no_failure(suspended, arguments):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as output:
+        done = subprocess.run(
+            suspended.command(*arguments),
+            stdout=output,
+            stderr=subprocess.PIPE,
+            env=suspended.environment,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (141, b"")
