@@ -87,7 +87,7 @@ class StepView(Struct):
         """An attempt is under way."""
         if task in self.watched:
             self.watched[task].is_stale = True
-        elif _is_first(fields):
+        elif self._is_first(task, fields):
             self.running[task] = launch
         else:
             self._watch_by(task, fields.get("values"))
@@ -100,10 +100,21 @@ class StepView(Struct):
         begun = account.begun or {}
         if task in self.watched:
             self.watched[task].is_stale = True
-        elif fields["state"] == AttemptState.SUCCEEDED.value and _is_first({**begun, **fields}):
+        elif fields["state"] == AttemptState.SUCCEEDED.value and self._is_first(
+            task, {**begun, **fields}
+        ):
             self.succeeded.add(task)
         else:
             self._watch_by(task, begun.get("values"))
+
+    def _is_first(self, task: TaskKey, fields: Mapping[str, Any]) -> bool:
+        """Whether it is an attempt at the whole task from the beginning: it is only counted.
+
+        Whatever else has claims in a log, where pieces may be split off.
+        """
+        if int(fields["attempt"]) != 1 or fields.get("base") is not None:
+            return False
+        return self.step.space.chunk is None or _is_named_by(task, fields.get("values"))
 
     def _watch_by(self, task: TaskKey, values: Mapping[str, str] | None) -> None:
         """Watch a lineage that a journal names, by the values of one of its attempts.
@@ -111,7 +122,7 @@ class StepView(Struct):
         An attempt at what remains of a chunk has other values than those that the lineage is known
         by. What no share took is a piece of another lineage, whose log names it.
         """
-        if task == TaskKey(task_key(dict(values or {}))):
+        if _is_named_by(task, values):
             self.watch(self.ref_of(task, values))
             return
         for share in self.records.shares_read(self.key):
@@ -272,9 +283,9 @@ class StepView(Struct):
         return tuple(found)
 
 
-def _is_first(fields: Mapping[str, Any]) -> bool:
-    """Whether it is a first attempt from the beginning: such a one has no claim in a log."""
-    return int(fields["attempt"]) == 1 and fields.get("base") is None
+def _is_named_by(task: TaskKey, values: Mapping[str, str] | None) -> bool:
+    """Whether these are the values that a lineage is known by."""
+    return task == TaskKey(task_key(dict(values or {})))
 
 
 def _size(share: Share) -> int:
