@@ -83,6 +83,7 @@ def test_a_second_ctrl_c_stops_at_once(perdure):
     with perdure.running("run", template) as run:
         run.until(r"number 2")
         run.signal(signal.SIGINT)
+        run.until("Ctrl-C again stops them at once")
         run.signal(signal.SIGINT)
         run.end(expect=75)
     perdure.wait_until_no_process()
@@ -222,6 +223,39 @@ def test_a_new_job_goes_on_from_an_old_ones_checkpoint_with_other_parameters(per
     again = perdure("resume", old, "--as", "new", "-p", "N=9").stdout
     assert numbers(again) == [3, 4, 5, 6, 7, 8]
     assert perdure.json("status", old)["state"] == "SUSPENDED"
+
+
+def test_a_new_job_may_go_on_by_itself(perdure):
+    perdure("run", perdure.template(COUNTING), "-p", "N=2")
+    done = perdure("resume", "last", "--as", "new", "-p", "N=3", "--detach")
+    assert re.fullmatch("[0-9a-z]{26}\n", done.stdout)
+    perdure("wait", done.stdout.strip(), expect=0)
+
+
+def test_what_goes_wrong_is_said_while_it_goes_on(perdure):
+    template = perdure.template(FAILING.replace("echo trouble", "echo 'openjd_checkpoint_sav: 1'"))
+    quick = ("--limit", "back_off_seconds=0.05", "--limit", "quick_seconds=0")
+    said = perdure("run", template, *quick, expect=1).stderr
+    assert re.search("Fail: attempt 1 FAILED: exited with code 3; .* tried again in", said)
+    assert "it is not tried again by itself" in said
+
+
+def test_an_option_that_has_no_effect_on_a_job_that_goes_on_is_named(perdure):
+    template = perdure.template(COUNTING)
+    with perdure.running("run", template) as run:
+        run.until("number 1")
+        run.signal(signal.SIGINT)
+        run.end(expect=75)
+    again = perdure("run", template, "--keep-last", "7")
+    assert "keeps what it was submitted with of: keep last" in again.stderr
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(perdure):
+    (perdure.folder / "a file").touch()
+    perdure.environment["PERDURE_CACHE"] = str(perdure.folder / "a file" / "cache")
+    perdure("run", perdure.template(COUNTING), "-p", "N=2")
+    job = perdure("submit", perdure.template(COUNTING), "-p", "N=1").stdout.strip()
+    perdure("wait", job, expect=0)
 
 
 def test_a_home_that_cannot_be_made_is_one_sentence(perdure):

@@ -13,6 +13,7 @@ import click
 from msgspec import to_builtins
 
 from perdure.cli.places import places, where_options
+from perdure.cli.pointing import pointed
 from perdure.cli.tables import console, moment, plain, show_table, size
 
 if TYPE_CHECKING:
@@ -374,7 +375,9 @@ def import_(**given: Any) -> int:
         described = {"name": label, "sequence": done.sequence, "left_out": list(done.left_out)}
         print(json.dumps({**described, "given_back": list(done.given_back)}))
         return 0
-    print(f"{label} is what the next attempt starts from: perdure resume {at.document.job}")
+    print(
+        pointed(f"{label} is what the next attempt starts from: perdure resume {at.document.job}")
+    )
     for line in done.left_out:
         click.echo(f"  not taken: {plain(line)}", err=True)
     if done.given_back:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from perdure.cli.pointing import pointed
 from perdure.errors import PerdureError, TemplateError
 
 if TYPE_CHECKING:
@@ -62,12 +63,12 @@ def show(error: PerdureError) -> None:
     if wants_json():
         print(json.dumps({"error": described(error)}))
         return
-    print(f"perdure: {error.message}", file=sys.stderr)
+    print(f"perdure: {pointed(error.message)}", file=sys.stderr)
     if isinstance(error, TemplateError) and "\n" not in error.message:
         for problem in error.problems:
             print(f"  {problem}", file=sys.stderr)
     if error.hint:
-        print(f"  {error.hint}", file=sys.stderr)
+        print(f"  {pointed(error.hint)}", file=sys.stderr)
 
 
 def described(error: PerdureError) -> dict[str, Any]:

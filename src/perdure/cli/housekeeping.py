@@ -9,6 +9,7 @@ import click
 from msgspec import to_builtins
 
 from perdure.cli.places import Places, places, where_options
+from perdure.cli.pointing import pointed
 from perdure.cli.tables import console, plain, show_table, size
 
 if TYPE_CHECKING:
@@ -261,7 +262,7 @@ def verify(**given: Any) -> int:
         )
         for finding in findings:
             print(f"  {finding.key}: {plain(finding.reason)}")
-        print("Run: perdure repair" if findings else "All of it is what was written.")
+        print(pointed("Run: perdure repair") if findings else "All of it is what was written.")
     return _DAMAGED_EXIT if findings else 0
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.cli.places import places, where_options
+from perdure.cli.pointing import pointed
 
 if TYPE_CHECKING:
     from perdure.cli.looking import Looked
@@ -117,5 +118,5 @@ def _follow(
             return
         if not found.is_worked_on and not was_told:
             was_told = True
-            print(f"perdure: {found.status.reason}", file=sys.stderr, flush=True)
+            print(f"perdure: {pointed(found.status.reason)}", file=sys.stderr, flush=True)
         time.sleep(_FOLLOW_SECONDS)

@@ -17,6 +17,7 @@ import click
 import platformdirs
 from msgspec import Struct
 
+from perdure.cli.pointing import remember
 from perdure.errors import HomeError
 from perdure.store.job_document import JobDocument
 from perdure.store.layout import JobId
@@ -73,6 +74,7 @@ def places(home: str | None, store: str | None) -> Places:
     if "://" not in url:
         url = str(Path(url).expanduser().absolute())
     cache = os.environ.get("PERDURE_CACHE") or platformdirs.user_cache_dir("perdure")
+    remember(home=str(where) if home else None, store=url if store else None)
     return Places(home=where, store_url=url, cache=Path(cache).expanduser().absolute())
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from perdure.cli.managed import Managed, view_of
 from perdure.cli.naming import FoundTask, find_tasks
-from perdure.cli.resuming import base_of, only_one
+from perdure.cli.resuming import base_of, detach, only_one
 from perdure.cli.running import Shown, go_on
 from perdure.clock import SystemClock, pause
 from perdure.manager.exporting import Export, export
@@ -45,7 +45,9 @@ def renew(old: Managed, given: dict[str, Any]) -> int:
     view.refresh()
     for found, stored, sequence in chosen:
         _carry_over(old, found, stored, sequence, view)
-    return go_on(replace(old, view=view), Shown.by(old.places, given))
+    if given["detach"]:
+        return detach(old.places, submitted.document.job)
+    return go_on(replace(old, view=view), Shown.by(given))
 
 
 def _chosen(view: JobView, given: dict[str, Any]) -> list[tuple[FoundTask, StoredLineage, int]]:

@@ -15,6 +15,7 @@ from perdure.manager.branching import branch, forgive
 from perdure.manager.job_view import JobView
 from perdure.policy.states import State
 from perdure.policy.stops import JOB, Scope, StopKind
+from perdure.store.layout import JobId
 
 _Found = TypeVar("_Found")
 
@@ -39,11 +40,15 @@ def resume_job(where: Places, given: dict[str, Any], engine: LocalEngine) -> int
         return renew(managed, given)
     _record(managed.view, given)
     if given["detach"]:
-        job = managed.view.document.job
-        start_manager(where, job, resume=False)
-        print(job)
-        return 0
-    return go_on(managed, Shown.by(where, given))
+        return detach(where, managed.view.document.job)
+    return go_on(managed, Shown.by(given))
+
+
+def detach(where: Places, job: JobId) -> int:
+    """Let the job go on by itself; print its id."""
+    start_manager(where, job, resume=False)
+    print(job)
+    return 0
 
 
 def _record(view: JobView, given: dict[str, Any]) -> None:

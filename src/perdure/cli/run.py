@@ -55,7 +55,7 @@ def _run(engine: LocalEngine, given: dict[str, Any]) -> int:
     where = places(given["home"], given["store"])
     document = job_document(given, caller_environment())
     return run_job(
-        where, _recognized(document, given), Shown.by(where, given), engine, again=given["again"]
+        where, _recognized(document, given), Shown.by(given), engine, again=given["again"]
     )
 
 

@@ -1,6 +1,5 @@
 """Running a job in front: from its document to its exit code."""
 
-import shlex
 import sys
 from collections.abc import Callable, Mapping
 from time import monotonic
@@ -12,7 +11,9 @@ from msgspec.structs import replace
 from perdure.cli.display import LogDisplay, timestamps
 from perdure.cli.exits import TERMINATED, exit_code
 from perdure.cli.managed import Managed, listening, manage, resume_all, view_of
+from perdure.cli.news import News
 from perdure.cli.places import Places
+from perdure.cli.pointing import pointed
 from perdure.cli.tables import print_structured
 from perdure.clock import SystemClock, pause
 from perdure.engines.local import LocalEngine
@@ -22,7 +23,7 @@ from perdure.manager.managing import Orders
 from perdure.manager.submission import check_runnable, submit
 from perdure.policy.states import State, Status
 from perdure.policy.stops import JOB
-from perdure.store.job_document import JobDocument
+from perdure.store.job_document import JobDocument, Options
 from perdure.worker.loading import load
 from perdure.worker.task_environment import missing_secrets
 
@@ -35,35 +36,23 @@ class Shown(Struct, frozen=True, kw_only=True):
 
     Attributes:
         is_verbose: whether what perdure does is shown besides.
-        where: the options that named the home and the store.
         on_conflict: what this command says about outside files in the way, or None.
     """
 
     output: str
     timestamp_format: str
     is_verbose: bool
-    where: tuple[str, ...]
     on_conflict: str | None
 
     @classmethod
-    def by(cls, where: Places, given: Mapping[str, Any]) -> Self:
+    def by(cls, given: Mapping[str, Any]) -> Self:
         """As the options of `run` or `resume` say."""
-        named: list[str] = []
-        if given["home"]:
-            named += ["--home", str(where.home)]
-        if given["store"]:
-            named += ["--store", where.store_url]
         return cls(
             output="json" if given["as_json"] else given.get("output", "human-readable"),
             timestamp_format=given["timestamp_format"],
             is_verbose=given["verbose"],
-            where=tuple(named),
             on_conflict=given["conflict"],
         )
-
-    def resume_line(self, job: str) -> str:
-        """The one line that resumes the job from any folder."""
-        return shlex.join(["perdure", "resume", *self.where, job])
 
     @property
     def is_human(self) -> bool:
@@ -82,9 +71,10 @@ def run_job(
     submitted = submit(store.driver, document, SystemClock(), pause, again=again)
     if not submitted.is_new:
         job = load(submitted.document)
+        if told := _kept_options(document.options, submitted.document.options):
+            _told(f"job {submitted.document.job} keeps what it was submitted with of: {told}")
     elif submitted.before is not None:
-        before = submitted.before.job
-        print(f"perdure: job {before} of this line has ended; this is a new one", file=sys.stderr)
+        _told(f"job {submitted.before.job} of this line has ended; this is a new one")
     view = view_of(store, submitted.document, job, engine)
     managed = Managed(places=where, store=store, view=view, engine=engine)
 
@@ -95,12 +85,20 @@ def run_job(
     return go_on(managed, shown, prepare)
 
 
+def _kept_options(given: Options, kept: Options) -> str:
+    """The options given now that differ from those of the job: they have no effect."""
+    names = (name for name in Options.__struct_fields__ if name != "on_conflict")
+    differing = [name for name in names if getattr(given, name) != getattr(kept, name)]
+    return ", ".join(name.replace("_", " ") for name in differing)
+
+
 def go_on(managed: Managed, shown: Shown, prepare: Callable[[], None] = lambda: None) -> int:
     """Manage a job in front to its end; the exit code."""
     noted = _told if shown.is_verbose else managed.noted
     managed = replace(managed, told=_told, noted=noted)
     view, engine = managed.view, managed.engine
     orders = Orders()
+    news = News(view, orders, _told)
     display = LogDisplay(
         managed.places.logs(view.document.job),
         timestamps(shown.timestamp_format),
@@ -114,14 +112,21 @@ def go_on(managed: Managed, shown: Shown, prepare: Callable[[], None] = lambda: 
         while not has_ended and not orders.are_new and (left := until - monotonic()) > 0:
             if shown.is_human:
                 display.show()
+                news.tell()
             has_ended = engine.wait(min(left, _SHOW_SECONDS))
+
+    def begin() -> None:
+        prepare()
+        if shown.is_human:
+            news.listen()
 
     for name in missing_secrets(view.document, managed.environment):
         _told(f"the submitter's variable {name} was not kept, and is not set now")
     with listening(orders):
-        status = manage(managed, prepare=prepare, between=between, orders=orders)
+        status = manage(managed, prepare=begin, between=between, orders=orders)
     if shown.is_human:
         display.show()
+        news.tell()
     _show_result(status, view, shown)
     return exit_code(status, view) if status is not None else TERMINATED
 
@@ -157,9 +162,9 @@ def _show_result(status: Status | None, view: JobView, shown: Shown) -> None:
         print(f"Step: {step.step.name}: {counts.succeeded} of {counts.total} tasks succeeded")
     print(flush=True)
     if status is None or not status.state.is_final:
-        print(f"It goes on with:  {shown.resume_line(document.job)}", flush=True)
-    elif status.state is not State.SUCCEEDED:
-        print(f"See why:  perdure why {document.job}", flush=True)
+        print(pointed(f"It goes on with:  perdure resume {document.job}"), flush=True)
+    if status is not None and (status.is_held or status.state in (State.FAILED, State.CANCELED)):
+        print(pointed(f"See why:  perdure why {document.job}"), flush=True)
 
 
 def result(status: Status | None, view: JobView) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import click
 
 from perdure.cli.looking import Looked, Watching, look_into
 from perdure.cli.places import Places, places, where_options
+from perdure.cli.pointing import pointed
 from perdure.cli.tables import bar, console, moment, plain, show_table, styled_state
 from perdure.errors import HomeError, PerdureError
 from perdure.manager.facts import AttemptFacts
@@ -83,7 +84,7 @@ def wait(**given: Any) -> int:
         out = console()
         out.print(f"{found.document.job}: ", styled_state(found.status.state.value), sep="")
         if found.status.reason:
-            out.print(plain(found.status.reason))
+            out.print(pointed(plain(found.status.reason)))
     return ending_code(found) if has_ended else TIMED_OUT
 
 
@@ -99,7 +100,7 @@ def _wait(looked: Looked, document: JobDocument, timeout: float | None) -> tuple
             return found, True
         if not found.is_worked_on and not was_told:
             was_told = True
-            click.echo(f"perdure: {found.status.reason}", err=True)
+            click.echo(f"perdure: {pointed(found.status.reason)}", err=True)
         now = time.monotonic()
         if deadline is not None and now >= deadline:
             return found, False
@@ -205,7 +206,7 @@ def show_status(out: "Console", found: JobStatus) -> None:
     key = f"  key {plain(document.key)}" if document.key else ""
     out.print("State: ", styled_state(found.status.state.value, held=found.status.is_held), sep="")
     if found.status.reason:
-        out.print(f"       {plain(found.status.reason)}")
+        out.print(f"       {pointed(plain(found.status.reason))}")
     out.print(f"Submitted {moment(document.submitted_at)}{key}")
     out.print(_manager_line(found))
     for warning in found.warnings:
@@ -291,7 +292,7 @@ def _show_tasks(out: "Console", found: JobStatus) -> None:
         right=("ATTEMPTS", "NEXT FROM"),
     )
     _show_more(out, len(tasks) + found.facts.tasks_left_out)
-    out.print(f"\nMore: perdure why {found.document.job}")
+    out.print(pointed(f"\nMore: perdure why {found.document.job}"))
 
 
 def _show_more(out: "Console", number: int) -> None:

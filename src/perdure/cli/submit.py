@@ -7,6 +7,7 @@ import click
 
 from perdure.cli.job_options import caller_environment, job_document, job_options
 from perdure.cli.places import places, where_options
+from perdure.cli.pointing import pointed
 
 
 @click.command()
@@ -42,6 +43,7 @@ def submit(**given: Any) -> int:
         return 0
     click.echo(found.job)
     click.echo(
-        f"It goes on by itself on this host; after a reboot: perdure resume {found.job}", err=True
+        pointed(f"It goes on by itself on this host; after a reboot: perdure resume {found.job}"),
+        err=True,
     )
     return 0

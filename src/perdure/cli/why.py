@@ -7,6 +7,7 @@ import click
 from msgspec import to_builtins
 
 from perdure.cli.places import places, where_options
+from perdure.cli.pointing import pointed
 from perdure.cli.tables import plain
 
 if TYPE_CHECKING:
@@ -71,8 +72,8 @@ def _show(explanation: "Explanation") -> None:
     state = f": {explanation.state}" if explanation.state else ""
     print(f"{plain(explanation.about)}{state}")
     for sentence in explanation.sentences:
-        print(f"  {plain(sentence)}")
+        print(f"  {pointed(plain(sentence))}")
     if explanation.commands:
         print("  What can be done:")
         for command in explanation.commands:
-            print(f"    {command}")
+            print(f"    {pointed(command)}")

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from perdure.cli.places import places, where_options
+from perdure.cli.pointing import pointed
 
 _STEP = click.option("--step", metavar="S", help="Only this step.")
 _TASK = click.option("--task", metavar="T", help="Only this task: Step[Frame=12], or its key.")
@@ -58,7 +59,7 @@ def _wish(kind: str, given: dict[str, Any]) -> int:
     if given["as_json"]:
         click.echo(json.dumps({"job": view.document.job, "recorded": settled is None}))
     else:
-        click.echo(f"{view.document.job}: {said}" + _next(kind, settled is None, view))
+        click.echo(pointed(f"{view.document.job}: {said}" + _next(kind, settled is None, view)))
     return 0
 
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 from perdure.manager.facts import AttemptFacts, CheckpointFacts, JobFacts, TaskFacts
 from perdure.manager.job_status import JobStatus, StepStatus
 from perdure.policy.states import State
+from perdure.template.ranges import range_text
 
 #: So many tasks are explained in an answer about a whole job.
 EXPLAINED_TASKS = 20
@@ -111,7 +112,7 @@ def explain_task(found: JobStatus, task: TaskFacts) -> Explanation:
         about=f"Task {task.task} ({task.key})",
         state=f"{task.state} (held)" if task.held else task.state,
         sentences=(
-            *(sentence for attempt in attempts for sentence in _attempt_sentences(attempt)),
+            *_all_sentences(attempts),
             *_next_sentences(task),
         ),
         commands=tuple(_choices(found, task, attempts)),
@@ -122,7 +123,7 @@ def explain_counted(
     label: str, key: str, state: str, attempts: Iterable[AttemptFacts]
 ) -> Explanation:
     """A task about which only its attempts are known."""
-    sentences = tuple(s for attempt in attempts for s in _attempt_sentences(attempt))
+    sentences = tuple(_all_sentences(attempts))
     return Explanation(
         about=f"Task {label} ({key})",
         state=state,
@@ -130,13 +131,21 @@ def explain_counted(
     )
 
 
-def _attempt_sentences(attempt: AttemptFacts) -> Iterator[str]:
-    """One attempt, and beneath it what was noted."""
+def _all_sentences(attempts: Iterable[AttemptFacts]) -> Iterator[str]:
+    """All attempts, in order."""
+    has_kept = False
+    for attempt in attempts:
+        yield from _attempt_sentences(attempt, has_kept=has_kept)
+        has_kept = has_kept or bool(attempt.kept)
+
+
+def _attempt_sentences(attempt: AttemptFacts, *, has_kept: bool) -> Iterator[str]:
+    """One attempt, and beneath it what was noted; ``has_kept``: it had only to do what remained."""
     where = f" on {attempt.host}" if attempt.host else ""
     start = (
         f"from checkpoint {attempt.resumed_from}"
         if attempt.resumed_from is not None
-        else "from the beginning"
+        else ("at what remained" if has_kept else "from the beginning")
     )
     head = f"attempt {attempt.number}{where}, {start}"
     if attempt.outcome is None:
@@ -147,6 +156,8 @@ def _attempt_sentences(attempt: AttemptFacts) -> Iterator[str]:
         yield f"{head}: {attempt.outcome}{by}: {attempt.reason}"
     if attempt.resume_status is not None:
         yield f"  the program says about the checkpoint: {attempt.resume_status}"
+    if attempt.kept:
+        yield f"  complete and never run again: {range_text(attempt.kept)}"
     yield from _save_sentences(attempt)
     for note in attempt.notes:
         yield f"  {note['what']}: {note['text']}"
@@ -183,7 +194,10 @@ def _choices(found: JobStatus, task: TaskFacts, attempts: list[AttemptFacts]) ->
     """The lines by which a person chooses, for a task that is held or failed."""
     if not task.held and task.state != State.FAILED.value:
         return
-    line = f"perdure resume {found.document.job} --task {shlex.quote(task.key)}"
+    job = found.document.job
+    yield f"perdure logs {job} {shlex.quote(task.key)}  # what it printed"
+    yield f"perdure resume {job}  # the same again"
+    line = f"perdure resume {job} --task {shlex.quote(task.key)}"
     known = {one.sequence: one for attempt in attempts for one in attempt.checkpoints}
     for sequence in task.choices[:_SHOWN_CHOICES]:
         yield f"{line} --from {sequence}{_described(known.get(sequence))}"

@@ -86,6 +86,8 @@ class JobView:
             if step.index in chosen
         }
         self._gone: set[LaunchId] = set()
+        #: Where a list is put here, what is read of tasks is added to it: for telling people.
+        self.heard: list[JournalRecord] | None = None
 
     @property
     def stops(self) -> Stops:
@@ -121,6 +123,8 @@ class JobView:
         view = self.steps.get(StepKey(record.fields["step"]))
         if view is None:
             return
+        if self.heard is not None:
+            self.heard.append(record)
         task = TaskKey(record.fields["task"])
         match record.kind:
             case Kind.BEGUN:

@@ -88,9 +88,13 @@ class Presence:
         self._drop_lock()
 
     def _take_lock(self) -> None:
-        self._locks.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """The lock is a courtesy: where the cache cannot be written, the store alone must do."""
         path = self._locks / f"{self._job}.lock"
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._locks.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -329,9 +329,10 @@ def _was_killed(facts: AttemptFacts, *, by_us: bool) -> bool:
 def _next_start(facts: AttemptFacts) -> str:
     """Where the next attempt starts, and what is done again."""
     where = f"the last checkpoint is {facts.point}" if facts.point else "there is no checkpoint"
-    if facts.unsaved_seconds is None:
+    lost = facts.unsaved_seconds
+    if lost is None or lost < 1:
         return where
-    return f"{where}, {facts.unsaved_seconds / 60:.1f} min of work are lost"
+    return f"{where}, {f'{lost:.0f} s' if lost < 60 else f'{lost / 60:.1f} min'} of work are lost"
 
 
 def _why_no_save(facts: AttemptFacts) -> str:
@@ -339,6 +340,8 @@ def _why_no_save(facts: AttemptFacts) -> str:
     assert facts.notice is not None
     if facts.save_after_notice is not None:
         return _problem(facts).removeprefix(": ")
+    if facts.notice.signal_name == "SIGKILL":
+        return "it cannot be asked to save: it has no checkpointCancelation"
     if facts.notice.signal_caught is False:
         return f"no process of the task catches {facts.notice.signal_name}"
     if facts.killed_by_us:

@@ -1,11 +1,13 @@
 """The attempt machine: every pair of state and event is allowed, ignored or refused on purpose."""
 
 from itertools import product
+from pathlib import Path
 from signal import Signals
 
 import pytest
 
 from perdure.errors import InvalidTransition
+from perdure.worker.diagrams import render_attempt_states
 from perdure.worker.machine import (
     TRANSITIONS,
     AttemptMachine,
@@ -201,3 +203,10 @@ def test_a_failed_spawn_still_ends_what_was_started():
     machine = machine_in(State.STARTING)
     assert machine.handle(SpawnFailed()) == (EndTree(),)
     assert machine.facts.spawn_failed
+
+
+def test_the_page_is_up_to_date():
+    page = Path(__file__).parents[3] / "docs" / "attempt-states.md"
+    assert page.read_text(encoding="utf-8") == render_attempt_states(), (
+        "write it anew: python -m perdure.worker.diagrams > docs/attempt-states.md"
+    )
