@@ -213,5 +213,5 @@ def test_a_key_is_of_one_template_and_its_parameters(perdure):
     line = ["run", EXAMPLES / "fibonacci.yaml", "--key", "mine"]
     perdure(*line, "-p", "N=0")
     refused = perdure(*line, "-p", "N=1", expect=2)
-    assert "submitted with another parameters" in refused.stderr
+    assert "which differs in its parameters" in refused.stderr
     assert perdure(*line, "-p", "N=0").returncode == 0

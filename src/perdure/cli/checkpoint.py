@@ -289,7 +289,8 @@ def verify(**given: Any) -> int:
     elif not damages:
         print(f"{found.label}: all {size(found.manifest.size_bytes)} are what was saved")
     else:
-        print(f"{found.label}: {len(damages)} files are damaged")
+        are = "file is" if len(damages) == 1 else "files are"
+        print(f"{found.label}: {len(damages)} {are} damaged")
         for damage in damages:
             print(f"  {plain(damage.path)}: {plain(damage.reason)}")
     return _DAMAGED_EXIT if damages else 0

@@ -47,7 +47,11 @@ def status(**given: Any) -> int:
     """Show all jobs, or JOB: an id, the beginning of one, a key, or `last`."""
     where = places(given["home"], given["store"])
     if given["job"] is None:
-        return _list(where, is_default=given["store"] is None, as_json=given["as_json"])
+        return _list(
+            where,
+            is_default=given["store"] is None and given["home"] is None,
+            as_json=given["as_json"],
+        )
     looked = look_into(where)
     document = looked.job(given["job"])
     found = looked.status(document, every_attempt=given["attempts"] == "all")

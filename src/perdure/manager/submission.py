@@ -132,7 +132,7 @@ def _check_same(document: JobDocument, known: JobDocument) -> None:
     ]
     if differing:
         raise UsageError(
-            f"the key {known.key!r} has job {known.job}, submitted with another"
+            f"the key {known.key!r} has job {known.job}, which differs in its"
             f" {' and '.join(differing)}",
             hint="Take another --key; or --again, once that job is done; `perdure rm` frees it.",
             job=known.job,

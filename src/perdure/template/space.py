@@ -224,10 +224,13 @@ class TaskSpace:
         """
         missing = [name for name in self.names if name not in texts]
         unknown = [name for name in texts if name not in self.types]
+        if unknown:
+            known = ", ".join(self.names) or "none"
+            raise ValueError(
+                f"the step has no task parameter {', '.join(unknown)}; its parameters: {known}"
+            )
         if missing:
             raise ValueError(f"the task lacks a value for {', '.join(missing)}")
-        if unknown:
-            raise ValueError(f"the step has no task parameter {', '.join(unknown)}")
         if not self.contains(texts):
             shown = ", ".join(f"{name}={texts[name]}" for name in self.names)
             raise ValueError(f"the step has no task with {shown}")

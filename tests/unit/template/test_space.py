@@ -85,7 +85,7 @@ def test_no_such_task():
     ("texts", "message"),
     [
         ({"A": "1"}, "lacks a value for B"),
-        ({"A": "1", "B": "x", "C": "2"}, "no task parameter C"),
+        ({"A": "1", "B": "x", "C": "2"}, "no task parameter C; its parameters: A, B"),
         ({"A": "1", "B": "q"}, "no task with A=1, B=q"),
     ],
 )
