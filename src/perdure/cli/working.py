@@ -20,6 +20,7 @@ from perdure.store.opening import Store, open_store
 from perdure.worker.context import LaunchContext
 from perdure.worker.job_records import JobRecords
 from perdure.worker.launch import Launch, Wiring
+from perdure.worker.led_sessions import LedSessions
 from perdure.worker.loading import load
 from perdure.worker.notices import notice_source
 from perdure.worker.output import OutputLog
@@ -75,12 +76,14 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
             document, environment, python_dir=options.sessions / "bin", gpus=options.gpus
         ),
         session_root=session_root,
+        led=LedSessions(session_root),
         path_mapping=library_rules(document.path_mapping),
     )
     imds = environment.get(_IMDS_VARIABLE)
     notice = document.options.notice
     source = notice_source(notice, imds_url=imds) if imds else notice_source(notice)
     Launch(context, records, Wiring(pause=pause, notices=source)).run()
+    context.led.close()
     with suppress(OSError):  # folders that are to be kept
         session_root.rmdir()
     if board.stops_all() is None:

@@ -120,7 +120,7 @@ class TurnMaker:
         fence(records, launch)
         intent = records.state.launches.get(launch)
         if intent is not None:
-            end_launch(intent.token)
+            end_launch(intent.token, folder=self._with.sessions / launch)
 
     def _settle(self, action: Settle) -> None:
         """Record the end of a step, or of the job; the journals that say so are made durable."""

@@ -13,6 +13,7 @@ from perdure.store.driver import Driver
 from perdure.store.job_document import JobDocument
 from perdure.store.layout import JobId, LaunchId
 from perdure.template import Job, Step
+from perdure.worker.led_sessions import LedSessions
 from perdure.worker.memory import OomCounter
 from perdure.worker.messages_file import FolderWatch
 from perdure.worker.output import OutputLog
@@ -27,6 +28,7 @@ class LaunchContext(Struct, frozen=True, kw_only=True):
         token: that everything of this launch carries; actions have their own, made from it.
         environment: of every process, before what the session and the attempt add.
         session_root: where session folders are made.
+        led: what leads the actions, for whoever ends what this launch leaves.
         path_mapping: the library's rules.
         oom, watch: the cgroup's counter of kills; the watch of messages files.
     """
@@ -43,6 +45,7 @@ class LaunchContext(Struct, frozen=True, kw_only=True):
     board: StopBoard
     environment: Mapping[str, str]
     session_root: Path
+    led: LedSessions
     path_mapping: Sequence[Any] = ()
     oom: OomCounter = field(default_factory=OomCounter)
     watch: FolderWatch = field(default_factory=FolderWatch)

@@ -5,7 +5,8 @@ imported: it makes itself a child subreaper, forks the worker, and waits. A work
 SIGKILL leaves its task's processes to the nearest subreaper above: the keeper, which kills whatever
 descends from it or carries the launch's token, until nothing is left, and exits as the worker did.
 Signals that the engine sends to the keeper are passed on. A worker whose keeper is killed goes on;
-what is then left over after its own death is ended by the next command, by the token.
+what is left over after its own death is ended by the next command: what carries the token, what
+descends from that, and what has not left its action's session.
 
 Memory: an interpreter with nothing imported, about 10 MB.
 
@@ -16,8 +17,10 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FrameType
 
+from perdure.worker.led_sessions import led_processes
 from perdure.worker.processes import (
     ProcessInfo,
     become_subreaper,
@@ -83,16 +86,26 @@ def _wait(pid: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def end_launch(token: str, *, root: int | None = None) -> int:
-    """Kill everything that carries ``token`` (or one made from it) or descends from ``root``.
+def end_launch(token: str, *, root: int | None = None, folder: Path | None = None) -> int:
+    """Kill all that is left of a launch: what carries its token, and whatever descends from that.
 
     Another launch's processes are spared, wherever they descend from: a worker that ends may have
     started the next ones. Returns how many processes that were; blocks until they are gone.
+
+    Args:
+        token: of the launch; its actions have tokens made from it.
+        root: a process that is spared, and below which everything is the launch's.
+        folder: where the launch noted which sessions its actions lead.
     """
 
     def left() -> list[ProcessInfo]:
         mine = [info for info in carrying(lambda t: is_of_launch(t, token)) if info.pid != root]
-        return mine + (_below(root, token) if root is not None else [])
+        if folder is not None:
+            mine += led_processes(folder)
+        below = [_below(info.pid, token) for info in mine]
+        if root is not None:
+            below.append(_below(root, token))
+        return list({info.pid: info for found in (mine, *below) for info in found}.values())
 
     return kill_until_gone(left)
 

@@ -30,7 +30,7 @@ def end_leftovers(
         intent = state.launches.get(launch)
         if launch not in state.fences or intent is None:
             continue
-        end_launch(intent.token)
+        end_launch(intent.token, folder=sessions / launch)
         if not preserve:
             shutil.rmtree(sessions / launch, ignore_errors=True)
 
