@@ -1,6 +1,7 @@
 """The ``perdure`` command, also as ``python -m perdure``."""
 
 import os
+import signal
 import sys
 from contextlib import suppress
 from typing import NoReturn
@@ -11,6 +12,9 @@ _RUNNING = ("run", "resume")
 
 def main() -> NoReturn:
     """Carry out the command line; exits."""
+    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_ours:  # until something has begun: no traceback out of an import
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     engine = None
     if sys.argv[1:2] and sys.argv[1] in _RUNNING and not {"-h", "--help", "--detach"} & {*sys.argv}:
         from perdure.engines.local import LocalEngine
@@ -21,6 +25,8 @@ def main() -> NoReturn:
     from perdure.cli.failing import run_command
 
     code = 0
+    if is_ours:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         run_command(group, engine)
     except SystemExit as end:

@@ -23,6 +23,11 @@ steps:
 - name: Other
   script: {actions: {onRun: {command: /bin/echo, args: [other goes on]}}}
 """
+ANOTHER = """\
+- name: Another
+  dependencies: [{dependsOn: Count}]
+  script: {actions: {onRun: {command: "true"}}}
+"""
 
 
 def test_a_job_succeeds_with_exit_code_0(perdure):
@@ -223,6 +228,34 @@ def test_a_new_job_goes_on_from_an_old_ones_checkpoint_with_other_parameters(per
     again = perdure("resume", old, "--as", "new", "-p", "N=9").stdout
     assert numbers(again) == [3, 4, 5, 6, 7, 8]
     assert perdure.json("status", old)["state"] == "SUSPENDED"
+
+
+def test_canceling_one_task_sets_nothing_going(perdure):
+    """Of a job on which nobody works."""
+    template = perdure.template(COUNTING.replace("steps:\n", "steps:\n" + ANOTHER))
+    with perdure.running("run", template) as run:
+        run.until("number 1")
+        perdure.kill_all()
+    perdure("cancel", "last", "--step", "Another")
+    assert perdure.processes() == []
+    status = perdure.json("status", "last")
+    assert status["state"] == "PENDING"
+    assert [step["state"] for step in status["steps"]] == ["CANCELED", "PENDING"]
+    perdure("run", template, expect=76)
+    assert perdure.json("status", "last")["steps"][1]["state"] == "SUCCEEDED"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--limit", "back_off_seconds=nan"),
+        ("--limit", "back_off_seconds=inf"),
+        ("--limit", "Nowhere:per_point=2"),
+    ],
+)
+def test_limits_that_are_none_are_refused(perdure, arguments):
+    done = perdure("run", perdure.template(COUNTING), *arguments, expect=2)
+    assert "Traceback" not in done.stderr
 
 
 def test_a_new_job_may_go_on_by_itself(perdure):

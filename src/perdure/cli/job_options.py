@@ -3,6 +3,7 @@
 `openjd run`'s own options have openjd's meaning here.
 """
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -286,7 +287,7 @@ def _limits(given: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, dict[str,
             value = (int if kinds.get(name) is int else float)(number)
         except ValueError:
             value = -1
-        if not equals or name not in kinds or value < 0:
+        if not equals or name not in kinds or not 0 <= value < math.inf:
             raise UsageError(
                 f"--limit {text!r} is not [STEP:]NAME=NUMBER",
                 hint=f"NAME is one of {', '.join(kinds)}.",

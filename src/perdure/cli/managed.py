@@ -59,7 +59,7 @@ def view_of(store: Store, document: JobDocument, job: JobOutline, engine: LocalE
     )
 
 
-def maker_of(managed: Managed, name: str) -> TurnMaker:
+def maker_of(managed: Managed, name: str, *, starts: bool = True) -> TurnMaker:
     """The maker of the job's turns on this host."""
     document = managed.view.document
     return TurnMaker(
@@ -76,6 +76,7 @@ def maker_of(managed: Managed, name: str) -> TurnMaker:
             noted=managed.noted,
         ),
         name=name,
+        starts=starts,
     )
 
 

@@ -4,6 +4,7 @@ Both only look: they make no turns and write nothing but the cache.
 """
 
 import json
+import math
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from perdure.cli.looking import Looked, Watching, look_into
 from perdure.cli.places import Places, places, where_options
 from perdure.cli.pointing import pointed
 from perdure.cli.tables import bar, console, moment, plain, show_table, styled_state
-from perdure.errors import HomeError, PerdureError
+from perdure.errors import HomeError, PerdureError, UsageError
 from perdure.manager.facts import AttemptFacts
 from perdure.manager.job_status import JobStatus
 from perdure.manager.stored_jobs import job_ids, stored_job
@@ -80,6 +81,8 @@ def wait(**given: Any) -> int:
     """
     from perdure.cli.exits import TIMED_OUT
 
+    if given["timeout"] is not None and math.isnan(given["timeout"]):
+        raise UsageError("--timeout nan is no time", hint="Give seconds: --timeout 60.")
     looked = look_into(places(given["home"], given["store"]))
     found, has_ended = _wait(looked, looked.job(given["job"]), given["timeout"])
     if given["as_json"]:

@@ -58,6 +58,10 @@ def check_runnable(document: JobDocument, job: JobOutline, host: Host | None) ->
         EngineRefused: a step asks for more than the host has.
     """
     chosen = selected_steps(document.selection, job)
+    for name in document.options.step_limits:
+        if job.step_named(name) is None:
+            known = ", ".join(step.name for step in job.steps)
+            raise UsageError(f"--limit: the job has no step {name!r}", hint=f"It has {known}.")
     for step in job.steps:
         try:
             selected_tasks(document.selection, step)

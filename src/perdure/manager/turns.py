@@ -64,12 +64,20 @@ class TurnParts(Struct, frozen=True, kw_only=True):
 
 
 class TurnMaker:
-    """Makes turns of one job; one object belongs to one thread."""
+    """Makes turns of one job; one object belongs to one thread.
 
-    def __init__(self, view: JobView, parts: TurnParts, *, name: str) -> None:
+    Args:
+        view: the job's.
+        parts: what it acts with.
+        name: who makes them, for the log.
+        starts: whether workers are started; without, only what has happened is recorded.
+    """
+
+    def __init__(self, view: JobView, parts: TurnParts, *, name: str, starts: bool = True) -> None:
         self._view = view
         self._with = parts
         self._name = name
+        self._may_start = starts
         self._impossible: set[int] = set()
         self._starts = Starts(view, parts.driver, parts.clock)
 
@@ -93,6 +101,8 @@ class TurnMaker:
             match action:
                 case Wait() | Rest():
                     return action
+                case Relaunch() | Launch() if not self._may_start:
+                    return Wait(seconds=None)
                 case Seal(launch=launch):
                     self._seal(LaunchId(launch))
                     return None
