@@ -5,6 +5,7 @@ byte that is not there any more (the home is gone, the middle of a long log was 
 and said, never passed over in silence.
 """
 
+import os
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -127,8 +128,8 @@ class LogReader(Struct):
     _ends: dict[LaunchId, dict[tuple[int, str, int], bytes]] = field(default_factory=dict)
 
     def has_log(self, attempt: LoggedAttempt) -> bool:
-        """Whether the log of the attempt's launch is in the home."""
-        return self._path(attempt).exists()
+        """Whether the log of the attempt's launch is in the home, and may be read."""
+        return os.access(self._path(attempt), os.R_OK)
 
     def output(self, attempt: LoggedAttempt) -> Iterator[Output]:
         """All of an attempt's output, as far as it is there."""

@@ -5,9 +5,13 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
+import perdure
 from support.command_line import wait_until
 
 SLOW = """
@@ -234,19 +238,29 @@ def test_one_job_that_cannot_be_read_holds_up_no_other(suspended, tmp_path):
     assert "UNREADABLE" in suspended("status", "--store", store).stdout
 
 
-def can_be_another_user():
-    """Whether this interpreter can be run by somebody else."""
-    try:
-        subprocess.run([sys.executable, "-c", ""], user=65534, check=True, cwd="/")
-    except (OSError, subprocess.SubprocessError):
-        return False
-    return True
+def interpreter_of_all_users():
+    """One that somebody else can run with what is installed here, or None."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        with suppress(OSError, subprocess.SubprocessError):
+            done = subprocess.run(
+                [python, "-c", "import sys; print(*sys.version_info[:2])"],
+                user=65534,
+                check=True,
+                cwd="/",
+                capture_output=True,
+                text=True,
+            )
+            if done.stdout.split() == [str(part) for part in sys.version_info[:2]]:
+                return python
+    return None
 
 
 def test_a_store_that_one_may_only_read(suspended):
     """Another user, who may read all and write nothing."""
-    if not can_be_another_user():
-        pytest.skip("this interpreter cannot be run by another user")
+    python = interpreter_of_all_users()
+    if python is None:
+        pytest.skip("no interpreter can be run by another user")
+    installed = [str(Path(perdure.__file__).parent.parent), sysconfig.get_path("purelib")]
     for path in (suspended.store, *suspended.store.rglob("*")):
         path.chmod(path.stat().st_mode | (0o055 if path.is_dir() else 0o044))
     for path in suspended.folder.parents:
@@ -262,8 +276,12 @@ def test_a_store_that_one_may_only_read(suspended):
         ("verify",),
     ):
         done = subprocess.run(
-            suspended.command(*arguments),
-            env={**suspended.environment, "PERDURE_CACHE": "/nonexistent/cache"},
+            [python, *suspended.command(*arguments)[1:]],
+            env={
+                **suspended.environment,
+                "PERDURE_CACHE": "/nonexistent/cache",
+                "PYTHONPATH": os.pathsep.join(installed),
+            },
             cwd="/",
             capture_output=True,
             text=True,
