@@ -1,9 +1,7 @@
 """The ``perdure`` command, also as ``python -m perdure``."""
 
-import os
 import signal
 import sys
-from contextlib import suppress
 from typing import NoReturn
 
 #: Commands that need a worker soon: it imports while they read the template.
@@ -22,7 +20,7 @@ def main() -> NoReturn:
         engine = LocalEngine()
         engine.prepare()
     from perdure.cli.commands import group
-    from perdure.cli.failing import run_command
+    from perdure.cli.failing import leave, run_command
 
     code = 0
     if is_ours:
@@ -31,11 +29,7 @@ def main() -> NoReturn:
         run_command(group, engine)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
-    # Nothing is left to be done, and taking all modules down would take longer than some tasks.
-    with suppress(OSError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(code)
+    leave(code)
 
 
 if __name__ == "__main__":

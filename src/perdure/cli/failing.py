@@ -3,10 +3,13 @@
 A traceback is printed only for a bug of ours (exit code 70).
 """
 
+import errno
 import json
+import os
 import signal
 import sys
 import traceback
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -52,10 +55,43 @@ def run_command(command: click.Command, engine: "LocalEngine | None" = None) -> 
     except PerdureError as error:
         show(error)
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.filename is not None or error.errno != errno.ENOSPC:
+            _tell_bug()
+        _quiet_stdout()  # files have names: it is what we print into that is full
+        sys.exit(_not_all_printed(error))
     except Exception:  # noqa: BLE001 - a bug of ours is told whole, with the exit code for it
-        traceback.print_exc()
-        print("perdure: this is a bug of perdure; nothing that was saved is lost.", file=sys.stderr)
-        sys.exit(BUG_EXIT)
+        _tell_bug()
+
+
+def _tell_bug() -> NoReturn:
+    traceback.print_exc()
+    print("perdure: this is a bug of perdure; nothing that was saved is lost.", file=sys.stderr)
+    sys.exit(BUG_EXIT)
+
+
+def leave(code: int) -> NoReturn:
+    """Exit at once: nothing is left to be done, and taking all modules down takes its time.
+
+    What could not be written at the end makes a success none: 141 where the reader has left, 7 or
+    5 where the disk does not take it.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:  # None: it was closed when we were started
+                stream.flush()
+        except BrokenPipeError:
+            code = code or PIPE_EXIT
+        except OSError as error:
+            code = code or _not_all_printed(error)
+    os._exit(code)
+
+
+def _not_all_printed(error: OSError) -> int:
+    """Say so, if that is still possible; the exit code for it."""
+    with suppress(OSError):
+        os.write(2, f"perdure: not all was printed: {error.strerror}\n".encode())
+    return 7 if error.errno == errno.ENOSPC else 5
 
 
 def show(error: PerdureError) -> None:

@@ -20,7 +20,7 @@ from perdure.store.opening import Store, open_store
 from perdure.worker.context import LaunchContext
 from perdure.worker.job_records import JobRecords
 from perdure.worker.launch import Launch, Wiring
-from perdure.worker.led_sessions import LedSessions
+from perdure.worker.led_sessions import LedSession
 from perdure.worker.loading import load
 from perdure.worker.notices import notice_source
 from perdure.worker.output import OutputLog
@@ -76,7 +76,7 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
             document, environment, python_dir=options.sessions / "bin", gpus=options.gpus
         ),
         session_root=session_root,
-        led=LedSessions(session_root),
+        led=LedSession(session_root),
         path_mapping=library_rules(document.path_mapping),
     )
     imds = environment.get(_IMDS_VARIABLE)

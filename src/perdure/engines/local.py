@@ -23,7 +23,7 @@ from typing import Any
 
 from perdure.engines.base import LaunchRequest
 from perdure.errors import EngineRefused
-from perdure.worker.host import describe_process, is_gone
+from perdure.worker.host import describe_process, is_gone, is_of_here
 from perdure.worker.processes import TOKEN_VARIABLE, carrying
 
 #: ``-P``: what lies in the work folder is not imported.
@@ -111,8 +111,8 @@ class LocalEngine:
         return not is_gone(ids)
 
     def interrupt(self, ids: Mapping[str, Any], *, by_person: bool) -> None:
-        """SIGINT for a person's wish, SIGTERM for the host's."""
-        if self.is_there(ids):
+        """SIGINT for a person's wish, SIGTERM for the host's; nothing to a worker elsewhere."""
+        if is_of_here(ids) and self.is_there(ids):
             number = signal.SIGINT if by_person else signal.SIGTERM
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(int(ids["pid"]), number)

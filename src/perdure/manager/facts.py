@@ -16,7 +16,8 @@ from msgspec import Struct, convert, field, to_builtins
 
 from perdure.policy.states import Counts
 
-#: Raised whenever the facts of one store are other facts; what was cached before is then made anew.
+#: Raised whenever the facts of one store are other facts, or an outline has other fields; what was
+#: cached before is then made anew.
 FACTS_VERSION = 1
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from perdure.clock import from_text
 from perdure.journal.heartbeat import read_heartbeat
 from perdure.manager.facts import AttemptFacts, JobFacts, LaunchFacts, StepFacts, TaskFacts
-from perdure.manager.presence import is_here, read_manager
+from perdure.manager.presence import read_manager
 from perdure.policy.outcome import By
 from perdure.policy.states import State, Status, StepInJob, job_status, step_status
 from perdure.policy.stops import Stop, StopKind
@@ -25,7 +25,7 @@ from perdure.store import layout
 from perdure.store.driver import Driver
 from perdure.store.job_document import JobDocument
 from perdure.store.layout import JobId, LaunchId
-from perdure.worker.host import is_gone
+from perdure.worker.host import is_gone, is_of_here
 
 #: A resumable task that runs for so long without a checkpoint is worth a word: twice the interval
 #: at which programs are told to save.
@@ -91,7 +91,7 @@ def _manager_now(driver: Driver, job: JobId) -> Mapping[str, Any] | None:
     state = "unknown"
     if is_gone(described):
         state = "gone"
-    elif is_here(described):
+    elif is_of_here(described):
         state = "alive"
     shown = {name: described.get(name) for name in _SHOWN_OF_MANAGER}
     return {**shown, "state": state}

@@ -23,7 +23,7 @@ from perdure.journal.heartbeat import Heartbeat, Stillness, read_heartbeat
 from perdure.store import layout
 from perdure.store.driver import Driver
 from perdure.store.layout import JobId
-from perdure.worker.host import describe_process, is_gone, this_host
+from perdure.worker.host import describe_process, is_gone, is_of_here
 
 _OBSERVE_SECONDS = 0.2
 
@@ -115,7 +115,7 @@ class Presence:
             described = live_manager(self._driver, self._job)
             if described is None:
                 return
-            if is_here(described):
+            if is_of_here(described):
                 raise self._busy(described)
             counter = described.get("counter")
             if first is not None and counter != first:
@@ -155,11 +155,6 @@ def live_manager(driver: Driver, job: JobId) -> Mapping[str, Any] | None:
     if described is None or described.get("gone") or is_gone(described):
         return None
     return described
-
-
-def is_here(described: Mapping[str, Any]) -> bool:
-    """Whether a manager runs on this host, boot and pid namespace."""
-    return all(described.get(name) == text for name, text in this_host().to_json().items())
 
 
 def has_live_manager(driver: Driver, job: JobId) -> bool:

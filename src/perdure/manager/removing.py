@@ -17,12 +17,12 @@ from msgspec import Struct
 from perdure.clock import Clock
 from perdure.errors import HomeBusy, PerdureError
 from perdure.journal.heartbeat import Stillness, read_counter
-from perdure.manager.presence import is_here, live_manager
+from perdure.manager.presence import live_manager
 from perdure.store import layout
 from perdure.store.deleting import remove_job
 from perdure.store.driver import Driver
 from perdure.store.layout import JobId
-from perdure.worker.host import is_gone
+from perdure.worker.host import is_gone, is_of_here
 from perdure.worker.job_records import JobRecords
 
 _LOOK_SECONDS = 0.5
@@ -94,7 +94,7 @@ def _busy(
     manager = live_manager(driver, job)
     if manager is not None:
         is_still = stillness.observe("manager", manager.get("counter"))
-        if is_here(manager) or not is_still:
+        if is_of_here(manager) or not is_still:
             return _is_busy(job, f"process {manager.get('pid')} on {manager.get('host')}")
     records = JobRecords(driver, job, clock=clock, pause=pause)
     with suppress(PerdureError):

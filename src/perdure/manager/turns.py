@@ -102,7 +102,7 @@ class TurnMaker:
                 case Wait() | Rest():
                     return action
                 case Relaunch() | Launch() if not self._may_start:
-                    return Wait(seconds=None)
+                    pass
                 case Seal(launch=launch):
                     self._seal(LaunchId(launch))
                     return None

@@ -100,7 +100,7 @@ def run_action(context: LaunchContext, session: OpenJdSession, order: ActionOrde
         order.start(output)
         if output.process is None and not output.spawn_error:
             return ActionResult(facts=Facts(exit_code=0), failure=None, ran_seconds=0.0)
-        context.led.note(output.pid, stays=order.may_leave)
+        context.led.note(output.pid)
         facts = ActionRun(attempt, lambda: output.process, surroundings).run()
     session.wait_idle()
     return ActionResult(

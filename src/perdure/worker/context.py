@@ -13,7 +13,7 @@ from perdure.store.driver import Driver
 from perdure.store.job_document import JobDocument
 from perdure.store.layout import JobId, LaunchId
 from perdure.template import Job, Step
-from perdure.worker.led_sessions import LedSessions
+from perdure.worker.led_sessions import LedSession
 from perdure.worker.memory import OomCounter
 from perdure.worker.messages_file import FolderWatch
 from perdure.worker.output import OutputLog
@@ -45,7 +45,7 @@ class LaunchContext(Struct, frozen=True, kw_only=True):
     board: StopBoard
     environment: Mapping[str, str]
     session_root: Path
-    led: LedSessions
+    led: LedSession
     path_mapping: Sequence[Any] = ()
     oom: OomCounter = field(default_factory=OomCounter)
     watch: FolderWatch = field(default_factory=FolderWatch)

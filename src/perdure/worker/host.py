@@ -70,6 +70,11 @@ def describe_process(pid: int) -> dict[str, Any]:
     return {**this_host().to_json(), "pid": pid, "pid_started": process_started(pid)}
 
 
+def is_of_here(described: Mapping[str, Any]) -> bool:
+    """Whether a process described by `describe_process` is one of this host, boot and namespace."""
+    return {**described, **this_host().to_json()} == dict(described)
+
+
 def is_gone(described: Mapping[str, Any]) -> bool:
     """Whether a process described by `describe_process` ran here and is no more.
 

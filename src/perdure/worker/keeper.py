@@ -101,11 +101,13 @@ def end_launch(token: str, *, root: int | None = None, folder: Path | None = Non
     def left() -> list[ProcessInfo]:
         mine = [info for info in carrying(lambda t: is_of_launch(t, token)) if info.pid != root]
         if folder is not None:
-            mine += led_processes(folder)
+            mine += [info for info in led_processes(folder) if not _is_anothers(info, token)]
         below = [_below(info.pid, token) for info in mine]
         if root is not None:
             below.append(_below(root, token))
-        return list({info.pid: info for found in (mine, *below) for info in found}.values())
+        found = {info.pid: info for infos in (mine, *below) for info in infos}
+        found.pop(os.getpid(), None)  # a command that a task gives about its own job
+        return list(found.values())
 
     return kill_until_gone(left)
 
@@ -113,12 +115,14 @@ def end_launch(token: str, *, root: int | None = None, folder: Path | None = Non
 def _below(root: int, token: str) -> list[ProcessInfo]:
     """What descends from ``root``, but for other launches and all that is below them."""
     everything = processes()
-    others = {
-        info.pid
-        for info in descendants(root, everything)
-        if (carried := token_of(info.pid)) is not None and not is_of_launch(carried, token)
-    }
+    others = {info.pid for info in descendants(root, everything) if _is_anothers(info, token)}
     return descendants(root, [info for info in everything if info.pid not in others])
+
+
+def _is_anothers(info: ProcessInfo, token: str) -> bool:
+    """Whether the process carries another launch's token."""
+    carried = token_of(info.pid)
+    return carried is not None and not is_of_launch(carried, token)
 
 
 def end_actions(token: str) -> int:

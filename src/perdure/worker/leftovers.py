@@ -13,6 +13,7 @@ from pathlib import Path
 from perdure.store.job_log import JobLogState
 from perdure.store.layout import LaunchId
 from perdure.worker.keeper import end_launch
+from perdure.worker.led_sessions import forget_led
 
 
 def end_leftovers(
@@ -31,6 +32,7 @@ def end_leftovers(
         if launch not in state.fences or intent is None:
             continue
         end_launch(intent.token, folder=sessions / launch)
+        forget_led(sessions / launch)
         if not preserve:
             shutil.rmtree(sessions / launch, ignore_errors=True)
 

@@ -178,3 +178,42 @@ def test_a_reader_that_leaves_is_no_failure(suspended, arguments):
             check=False,
         )
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+def unbuffered_no_more(shell):
+    return {name: text for name, text in shell.environment.items() if name != "PYTHONUNBUFFERED"}
+
+
+@pytest.mark.parametrize("arguments", [("status", "--json"), ("--version",)])
+def test_what_could_not_be_printed_is_no_success(suspended, arguments):
+    with open("/dev/full", "wb") as output:  # noqa: PTH123 - a device
+        done = subprocess.run(
+            suspended.command(*arguments),
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=unbuffered_no_more(suspended),
+            check=False,
+        )
+    assert (done.returncode, "No space left" in done.stderr) == (7, True)
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as output:
+        done = subprocess.run(
+            suspended.command(*arguments),
+            stdout=output,
+            env=unbuffered_no_more(suspended),
+            check=False,
+        )
+    assert done.returncode == 141
+
+
+def test_a_closed_standard_output_is_no_failure(suspended):
+    for closed in (">&-", "2>&-"):
+        done = subprocess.run(
+            ["/bin/sh", "-c", f'"$@" --version {closed}', "sh", *suspended.command()],
+            env=unbuffered_no_more(suspended),
+            capture_output=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
