@@ -95,7 +95,7 @@ def end_launch(token: str, *, root: int | None = None, folder: Path | None = Non
     Args:
         token: of the launch; its actions have tokens made from it.
         root: a process that is spared, and below which everything is the launch's.
-        folder: where the launch noted which sessions its actions lead.
+        folder: where the launch noted which process leads its action.
     """
 
     def left() -> list[ProcessInfo]:

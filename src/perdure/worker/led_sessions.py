@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from perdure.worker.host import process_started, this_host
+from perdure.worker.host import describe_process, is_gone, is_of_here
 from perdure.worker.processes import ProcessInfo, processes
 
 _NAME = ".led"
@@ -29,16 +29,14 @@ class LedSession:
 
     def note(self, pid: int | None) -> None:
         """An action began; the one before has ended."""
-        started = process_started(pid) if pid is not None else None
-        if started is None:
+        if pid is None:
             return
-        here = this_host()
-        noted = {"boot": here.boot, "pid_namespace": here.pid_namespace, "led": [pid, started]}
+        noted = json.dumps(describe_process(pid)).encode("ascii")
         with suppress(OSError):
             if self._fd is None:
                 path = self._folder / _NAME
                 self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            os.pwrite(self._fd, json.dumps(noted).encode("ascii") + b"\n", 0)
+            os.pwrite(self._fd, noted + b"\n", 0)
 
     def close(self) -> None:
         """Nothing of the launch is left."""
@@ -50,28 +48,17 @@ class LedSession:
 
 def led_processes(folder: Path) -> list[ProcessInfo]:
     """What runs in the session of the action that the launch of this folder noted last."""
-    noted = _read(folder)
-    if noted is None:
+    try:
+        # A shorter line over a longer one leaves the longer one's end behind it.
+        noted: dict[str, Any] = json.loads((folder / _NAME).read_bytes().split(b"\n", 1)[0])
+        if noted["pid_started"] is None or not is_of_here(noted) or is_gone(noted):
+            return []
+    except (OSError, ValueError, KeyError, TypeError):
         return []
-    leader, started = noted
-    if process_started(leader) != started:
-        return []
-    return [info for info in processes() if info.session == leader]
+    return [info for info in processes() if info.session == noted["pid"]]
 
 
 def forget_led(folder: Path) -> None:
     """Whatever was noted is ended."""
     with suppress(OSError):
         (folder / _NAME).unlink(missing_ok=True)
-
-
-def _read(folder: Path) -> tuple[int, int] | None:
-    here = this_host()
-    try:
-        noted: dict[str, Any] = json.loads((folder / _NAME).read_bytes().split(b"\n", 1)[0])
-        if (noted["boot"], noted["pid_namespace"]) != (here.boot, here.pid_namespace):
-            return None
-        leader, started = noted["led"]
-        return int(leader), int(started)
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
