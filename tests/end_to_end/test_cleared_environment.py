@@ -2,11 +2,12 @@
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
+from perdure.worker.host import process_started
 from support.command_line import wait_until
+from support.roles import role_of
 
 #: The program itself, and one that it started in a session of its own and that is still its child.
 PROGRAMS = {
@@ -22,14 +23,6 @@ steps:
 """
 
 
-def is_alive(pid):
-    try:
-        state = Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()[0]
-    except OSError:
-        return False
-    return state != b"Z"
-
-
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_it_is_ended_before_the_next_attempt(perdure, program):
     pids = perdure.folder / "pids"
@@ -37,9 +30,8 @@ def test_it_is_ended_before_the_next_attempt(perdure, program):
     with perdure.running("run", template, "--limit", "back_off_seconds=0.05") as run:
         run.until("Output:")
         wait_until(lambda: pids.exists() and pids.read_text(), "it has not begun")
-        manager = run.process.pid
         # Keeper and worker at one moment: neither ends what the other leaves.
-        mine = [pid for pid in perdure.processes() if pid != manager and is_worker(pid)]
+        mine = [pid for pid in perdure.processes() if role_of(pid) in ("keeper", "worker")]
         assert len(mine) == 2
         for pid in mine:
             os.kill(pid, signal.SIGSTOP)
@@ -47,15 +39,8 @@ def test_it_is_ended_before_the_next_attempt(perdure, program):
             os.kill(pid, signal.SIGKILL)
         wait_until(lambda: pids.read_text().count("\n") == 2, "no second attempt has begun")
         first, second = map(int, pids.read_text().split())
-        assert not is_alive(first)
+        assert process_started(first) is None
         perdure("cancel", "last")
         run.end(expect=76)
-    assert not is_alive(second)
+    assert process_started(second) is None
     perdure.wait_until_no_process()
-
-
-def is_worker(pid):
-    try:
-        return b"perdure.cli.work" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False

@@ -98,10 +98,7 @@ def test_an_example_interrupted_at_twenty_random_points_writes_the_same(perdure,
 def test_frames_that_are_done_are_never_rendered_again(perdure):
     output = perdure.folder / "frames"
     command = line("render", output)
-    with perdure.running(*command) as run:
-        run.until(r'openjd_task_complete: {"Frame": 6}')
-        run.signal(signal.SIGINT)
-        said = run.end(expect=75)
+    said = perdure.suspended_at(r'openjd_task_complete: {"Frame": 6}', *command)
     said += perdure(*command).stdout
     rendered = [int(found) for found in re.findall(r"Rendering frame (\d+)", said)]
     assert sorted(rendered) == list(range(1, 9))
@@ -151,10 +148,7 @@ def test_an_input_a_neighbours_file_and_a_corrected_file_survive_a_resume(perdur
     (folder / "input.txt").write_text("input")
     (folder / "neighbour.txt").write_text("neighbour")
     command = ["run", perdure.template(OUTSIDE), "-p", f"Folder={folder}"]
-    with perdure.running(*command) as run:
-        run.until("ready")
-        run.signal(signal.SIGINT)
-        run.end(expect=75)
+    perdure.suspended_at("ready", *command)
     (folder / "input.txt").write_text("input, corrected")
     (folder / "neighbour.txt").write_text("neighbour, corrected")
     said = perdure(*command).stdout
@@ -172,10 +166,7 @@ def conflicting(perdure):
     folder.mkdir()
     (folder / "input.txt").write_text("input")
     command = ["run", perdure.template(OUTSIDE), "-p", f"Folder={folder}"]
-    with perdure.running(*command) as run:
-        run.until("ready")
-        run.signal(signal.SIGINT)
-        run.end(expect=75)
+    perdure.suspended_at("ready", *command)
     (folder / "own.txt").write_text("corrected by a person")
     return folder, command
 

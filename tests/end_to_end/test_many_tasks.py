@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 
 MANY = """\
 specificationVersion: jobtemplate-2023-09
@@ -133,10 +132,7 @@ def test_environments_are_entered_once_and_left_in_the_opposite_order(perdure):
 
 def test_tasks_that_were_not_begun_run_after_a_suspension_and_no_other_again(perdure):
     template = perdure.template(SLOW)
-    with perdure.running("run", template) as run:
-        run.until(r"at 2")
-        run.signal(signal.SIGINT)
-        said = run.end(expect=75)
+    said = perdure.suspended_at(r"at 2", "run", template)
     again = perdure("run", template, "--workers", "2").stdout
     ran = [int(i) for i in re.findall(r"at (\d)", said + again)]
     interrupted = int(re.findall(r"at (\d)", said)[-1])

@@ -38,10 +38,7 @@ def test_a_job_succeeds_with_exit_code_0(perdure):
 
 def test_ctrl_c_suspends_and_the_printed_line_resumes(perdure):
     template = perdure.template(COUNTING)
-    with perdure.running("run", template) as run:
-        run.until(r"number 2")
-        run.signal(signal.SIGINT)
-        said = run.end(expect=75)
+    said = perdure.suspended_at(r"number 2", "run", template)
     job = re.search(r"It goes on with:\s+perdure resume (\S+)", said).group(1)
     perdure.wait_until_no_process()
     again = perdure("resume", job).stdout
@@ -109,10 +106,7 @@ def test_the_manager_is_killed_and_the_same_line_adopts_its_worker(perdure):
 
 def test_everything_is_killed_and_the_same_line_begins_where_it_was_saved(perdure):
     template = perdure.template(COUNTING)
-    with perdure.running("run", template) as run:
-        run.until(r"number 2")
-        run.signal(signal.SIGINT)
-        run.end(expect=75)
+    perdure.suspended_at(r"number 2", "run", template)
     with perdure.running("run", template) as run:
         run.until(r"number 4")
         perdure.kill_all()
@@ -160,10 +154,7 @@ def test_the_store_alone_is_enough(perdure):
     """The home is deleted, the cache too: the same line goes on from the store."""
     template = perdure.template(COUNTING)
     line = ["run", template, "--store", perdure.folder / "elsewhere", "--key", "mine"]
-    with perdure.running(*line) as run:
-        run.until(r"number 2")
-        run.signal(signal.SIGINT)
-        said = run.end(expect=75)
+    said = perdure.suspended_at(r"number 2", *line)
     shutil.rmtree(perdure.home, ignore_errors=True)
     perdure.environment["PERDURE_HOME"] = str(perdure.folder / "another-home")
     perdure.environment["PERDURE_CACHE"] = str(perdure.folder / "another-cache")
@@ -182,10 +173,7 @@ def test_a_template_that_is_wrong_is_told_at_once_with_exit_code_2(perdure):
 
 def test_fibonacci_byte_for_byte_is_suspended_in_its_sleep_and_loses_nothing(perdure):
     template = EXAMPLES / "fibonacci.yaml"
-    with perdure.running("run", template, "-p", "N=3") as run:
-        run.until(r"Fibonacci number 1 is 1")
-        run.signal(signal.SIGINT)
-        said = run.end(expect=75)
+    said = perdure.suspended_at(r"Fibonacci number 1 is 1", "run", template, "-p", "N=3")
     said += perdure("run", template, "-p", "N=3").stdout
     shown = re.findall(r"Fibonacci number (\d+) is (\d+)", said)
     assert shown == [("0", "0"), ("1", "1"), ("2", "1"), ("3", "2")]
@@ -210,20 +198,14 @@ def test_an_older_checkpoint_is_chosen_and_the_beginning_too(perdure):
 
 def test_going_back_to_the_beginning_is_a_persons_choice(perdure):
     template = perdure.template(COUNTING)
-    with perdure.running("run", template) as run:
-        run.until("number 2")
-        run.signal(signal.SIGINT)
-        run.end(expect=75)
+    perdure.suspended_at("number 2", "run", template)
     again = perdure("resume", "last", "--from", "start").stdout
     assert numbers(again) == list(range(6))
 
 
 def test_a_new_job_goes_on_from_an_old_ones_checkpoint_with_other_parameters(perdure):
     template = perdure.template(COUNTING)
-    with perdure.running("run", template) as run:
-        run.until("number 2")
-        run.signal(signal.SIGINT)
-        run.end(expect=75)
+    perdure.suspended_at("number 2", "run", template)
     old = perdure.json("status", "last")["job"]
     again = perdure("resume", old, "--as", "new", "-p", "N=9").stdout
     assert numbers(again) == [3, 4, 5, 6, 7, 8]
@@ -275,10 +257,7 @@ def test_what_goes_wrong_is_said_while_it_goes_on(perdure):
 
 def test_an_option_that_has_no_effect_on_a_job_that_goes_on_is_named(perdure):
     template = perdure.template(COUNTING)
-    with perdure.running("run", template) as run:
-        run.until("number 1")
-        run.signal(signal.SIGINT)
-        run.end(expect=75)
+    perdure.suspended_at("number 1", "run", template)
     again = perdure("run", template, "--keep-last", "7")
     assert "keeps what it was submitted with of: keep last" in again.stderr
 
@@ -304,10 +283,7 @@ def test_a_home_that_cannot_be_made_is_one_sentence(perdure):
 
 def test_a_part_of_a_suspended_job_does_not_go_on_alone_and_says_why(perdure):
     template = perdure.template(COUNTING)
-    with perdure.running("run", template) as run:
-        run.until("number 1")
-        run.signal(signal.SIGINT)
-        run.end(expect=75)
+    perdure.suspended_at("number 1", "run", template)
     refused = perdure("resume", "last", "--task", "Count", expect=2)
     assert "the whole job is suspended" in refused.stderr
     sequence = perdure.json("status", "last")["attempts"][0]["checkpoints"][0]["sequence"]

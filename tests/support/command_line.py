@@ -82,6 +82,13 @@ class CommandLine:
             process.wait()
             process.stdout.close()
 
+    def suspended_at(self, pattern, *arguments):
+        """Run a command until a line matches, and suspend it there; all that it said."""
+        with self.running(*arguments) as run:
+            run.until(pattern)
+            run.signal(signal.SIGINT)
+            return run.end(expect=75)
+
     def template(self, text, name="job.yaml"):
         path = self.work / name
         path.write_text(text, encoding="utf-8")

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -165,47 +166,47 @@ def test_every_exit_code_is_documented():
     assert codes == listed
 
 
-@pytest.mark.parametrize("arguments", [("schema",), ("status",), ("status", "--json"), ("--help",)])
-def test_a_reader_that_leaves_is_no_failure(suspended, arguments):
+@contextmanager
+def a_reader_that_left():
+    """Where to write, with nobody who reads it."""
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as output:
-        done = subprocess.run(
-            suspended.command(*arguments),
-            stdout=output,
-            stderr=subprocess.PIPE,
-            env=suspended.environment,
-            check=False,
-        )
-    assert (done.returncode, done.stderr) == (141, b"")
+        yield output
+
+
+def printed_into(output, shell, arguments, environment):
+    """A command whose standard output goes there: its exit code, and what it says of it."""
+    done = subprocess.run(
+        shell.command(*arguments),
+        stdout=output,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    return done.returncode, done.stderr
 
 
 def unbuffered_no_more(shell):
     return {name: text for name, text in shell.environment.items() if name != "PYTHONUNBUFFERED"}
 
 
+@pytest.mark.parametrize("arguments", [("schema",), ("status",), ("status", "--json"), ("--help",)])
+def test_a_reader_that_leaves_is_no_failure(suspended, arguments):
+    with a_reader_that_left() as output:
+        assert printed_into(output, suspended, arguments, suspended.environment) == (141, "")
+
+
 @pytest.mark.parametrize("arguments", [("status", "--json"), ("--version",)])
 def test_what_could_not_be_printed_is_no_success(suspended, arguments):
+    environment = unbuffered_no_more(suspended)
     with open("/dev/full", "wb") as output:  # noqa: PTH123 - a device
-        done = subprocess.run(
-            suspended.command(*arguments),
-            stdout=output,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=unbuffered_no_more(suspended),
-            check=False,
-        )
-    assert (done.returncode, "No space left" in done.stderr) == (7, True)
-    reading, writing = os.pipe()
-    os.close(reading)
-    with os.fdopen(writing, "wb") as output:
-        done = subprocess.run(
-            suspended.command(*arguments),
-            stdout=output,
-            env=unbuffered_no_more(suspended),
-            check=False,
-        )
-    assert done.returncode == 141
+        code, said = printed_into(output, suspended, arguments, environment)
+    assert (code, "No space left" in said) == (7, True)
+    with a_reader_that_left() as output:
+        code, _ = printed_into(output, suspended, arguments, environment)
+    assert code == 141
 
 
 def test_a_closed_standard_output_is_no_failure(suspended):
