@@ -17,7 +17,7 @@ from perdure.store.driver import Driver, KeyMissing
 from perdure.store.job_document import from_header
 from perdure.store.layout import JobId, LaunchId
 from perdure.store.manifest import Manifest
-from perdure.store.manifest_format import decode_manifest
+from perdure.store.manifest_reading import decode_manifest
 from perdure.store.record_format import Record, decode_record
 from perdure.store.verify import verify_checkpoint
 

@@ -41,10 +41,12 @@ from perdure.store.manifest import (
     Manifest,
     RootKind,
 )
-from perdure.store.manifest_format import BODY_LIMIT_BYTES, decode_manifest, encode_manifest
+from perdure.store.manifest_format import encode_manifest
+from perdure.store.manifest_reading import decode_manifest
+from perdure.store.manifest_rows import BODY_LIMIT_BYTES
+from perdure.store.pack_writing import PackWriter
 from perdure.store.packs import (
     BlockIndex,
-    PackWriter,
     StoredBlock,
     number_packs,
     to_block,

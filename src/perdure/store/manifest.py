@@ -13,7 +13,8 @@ from functools import cached_property
 from typing import Any
 
 from blake3 import blake3
-from msgspec import Struct
+from msgspec import Struct, to_builtins
+from msgspec.json import encode
 
 from perdure.store.compression import Codec
 from perdure.store.layout import LaunchId, PackId
@@ -186,27 +187,32 @@ def content_id(
 
     Inputs do not count: they are not the task's.
     """
+    paths = [root.path for root in roots]  # "" for the session folder; no outside path is empty
+    types = {type_: type_.value for type_ in EntryType}
+    rows: list[tuple[Any, ...]] = []
+    for entry in entries:
+        if entry.kept is Kept.INPUT:
+            continue
+        size, content = None, None
+        if entry.type is EntryType.FILE:
+            size, content = entry.size, entry.digest.hex()
+        elif entry.type is EntryType.LINK:
+            content = entry.target
+        rows.append((paths[entry.root], entry.path, types[entry.type], size, content))
+    rows.sort()
+    named = None if file is None else (paths[file.root], file.path)
+    return blake3(plain_json((state, named, rows))).hexdigest()
 
-    def rooted(index: int) -> str:
-        return roots[index].path  # "" for the session folder; no outside path is empty
 
-    rows: list[list[Any]] = sorted(
-        [rooted(entry.root), entry.path, entry.type.value, *_content(entry)]
-        for entry in entries
-        if entry.kept is not Kept.INPUT
-    )
-    named = None if file is None else [rooted(file.root), file.path]
-    return blake3(readable_json([state, named, rows])).hexdigest()
+def plain_json(value: object) -> bytes:
+    r"""What `readable_json` gives, faster; for texts, whole numbers, None, rows and `Struct` only.
 
-
-def _content(entry: Entry) -> tuple[int | None, str | None]:
-    match entry.type:
-        case EntryType.FILE:
-            return entry.size, entry.digest.hex()
-        case EntryType.LINK:
-            return None, entry.target
-        case EntryType.FOLDER | EntryType.ABSENT:
-            return None, None
+    The fields of a `Struct` stand in the order of their names, as sorted keys would.
+    """
+    try:
+        return encode(value)
+    except UnicodeEncodeError:
+        return readable_json(to_builtins(value))
 
 
 def readable_json(value: object) -> bytes:

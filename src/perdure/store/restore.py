@@ -2,11 +2,11 @@
 
 Theory of operation. First everything is decided: for each entry where it goes on this host, and
 for outside files whether they may be written (`perdure.store.outside_decision`); all conflicts
-are told at once, and nothing has been touched. Then every file that is needed is written beside
-its place under a temporary name, each block checked as it is read; a damaged checkpoint ends
-here, and nothing has been touched but temporary names. Only then the files get their names, what
-they replace outside being renamed first. A restore that is killed anywhere is simply done again:
-what is in place is found equal.
+are told at once, and nothing has been touched. Then every file that is needed is staged
+(`perdure.store.staging`), by several threads, each block checked as it is read; a damaged
+checkpoint ends here, and nothing has been touched but temporary names. Only then the files get
+their names, what they replace outside being renamed first. A restore that is killed anywhere is
+simply done again: what is in place is found equal, and what was staged is not read again.
 
 The store is only read. A file that is equal already is left as it is.
 
@@ -22,7 +22,7 @@ from msgspec import Struct, field
 
 from perdure.errors import CheckpointConflict
 from perdure.store.driver import Driver
-from perdure.store.manifest import Entry, EntryType, Kept, Manifest, RootKind
+from perdure.store.manifest import NO_PACK, Entry, EntryType, Kept, Manifest, RootKind
 from perdure.store.outside_decision import (
     Action,
     Choice,
@@ -32,7 +32,8 @@ from perdure.store.outside_decision import (
     by_choice,
     outside_decision,
 )
-from perdure.store.packs import StoredBlock, read_block, stored_block
+from perdure.store.pack_reading import Damaged, PackReader
+from perdure.store.packs import StoredBlock, damaged_file, stored_block
 from perdure.store.placing import (
     check_unchanged,
     cleaning,
@@ -43,9 +44,9 @@ from perdure.store.placing import (
     make_folder,
     put_in_place,
     put_link,
-    write_staged,
 )
 from perdure.store.roots import Place, Roots, Stamp, look
+from perdure.store.staging import FreshTop, StagedFile, Staging, drop_fresh, staged_beside
 
 _SHOWN_CONFLICTS = 5
 
@@ -102,12 +103,24 @@ class Restored(Struct, frozen=True, kw_only=True):
 
 
 class _Step(Struct, frozen=True, kw_only=True):
-    """What is done with one entry; ``found`` is what was there when that was decided."""
+    """What is done with one entry.
+
+    Attributes:
+        found: what was there when that was decided.
+        top: what is renamed as a whole for it: nothing of that name was in the session folder.
+    """
 
     entry: Entry
     place: Place
     action: Action
     found: Stamp | None = None
+    top: FreshTop | None = None
+
+    @property
+    def is_written(self) -> bool:
+        """Whether it is a file whose bytes are needed."""
+        is_file = self.entry.type is EntryType.FILE
+        return is_file and self.action in (Action.CREATE, Action.REPLACE)
 
 
 def restore(request: RestoreRequest) -> Restored:
@@ -128,7 +141,8 @@ class _Restore:
         self._request = request
         self._manifest = request.manifest
         self._steps: list[_Step] = []
-        self._places: set[Path] = set()
+        self._places: set[str] = set()
+        self._tops: dict[str, FreshTop | None] = {}
         self._conflicts: list[str] = []
         self._displaced: list[Displaced] = []
         self._input_changes: list[str] = []
@@ -140,8 +154,7 @@ class _Restore:
             self._decide(entry)
         self._refuse_conflicts()
         with cleaning(self._drop_staged):
-            for step in self._files():
-                self._stage(step)
+            self._stage_all()
             self._place_all()
         return Restored(
             state=self._manifest.state,
@@ -176,10 +189,12 @@ class _Restore:
             return
         if place is None:
             raise self._not_here(shown)
-        if place.absolute in self._places:
+        where = f"{place.base}/{place.path}"
+        if where in self._places:
             raise self._twice(shown)
-        self._places.add(place.absolute)
-        found = look(place)
+        self._places.add(where)
+        top = self._fresh_top(place)
+        found = None if top is not None else look(place)
         if found is None:
             action = Action.CREATE
         elif root.kind is RootKind.SESSION:
@@ -187,7 +202,7 @@ class _Restore:
         else:
             action = self._outside_action(entry, place, found)
         stamp = None if found is None else Stamp.of(found)
-        step = _Step(entry=entry, place=place, action=action, found=stamp)
+        step = _Step(entry=entry, place=place, action=action, found=stamp, top=top)
         match action:
             case Action.CONFLICT:
                 self._conflicts.append(shown)
@@ -198,6 +213,16 @@ class _Restore:
                     self._steps.append(step)
             case _:
                 self._steps.append(step)
+
+    def _fresh_top(self, place: Place) -> FreshTop | None:
+        """The first component of a session path, if nothing of that name is there."""
+        if place.root.kind is not RootKind.SESSION or not place.path:
+            return None
+        name = place.path.partition("/")[0]
+        if name not in self._tops:
+            top = FreshTop.of(place)
+            self._tops[name] = top if look(top.place) is None else None
+        return self._tops[name]
 
     def _session_action(self, entry: Entry, place: Place, found: stat_result) -> Action:
         """In the session folder everything is the task's."""
@@ -274,26 +299,51 @@ class _Restore:
             path=shown,
         )
 
-    def _files(self) -> Iterator[_Step]:
-        """The steps that write a file."""
-        for step in self._steps:
-            is_written = step.action in (Action.CREATE, Action.REPLACE)
-            if step.entry.type is EntryType.FILE and is_written:
-                yield step
+    def _stage_all(self) -> None:
+        """Write all files that are needed under temporary names, checked."""
+        for top in self._tops.values():
+            if top is not None:
+                drop_fresh(top)
+        staging = Staging()
+        wanted: list[tuple[StoredBlock, tuple[StagedFile, int]]] = []
+        try:
+            for step in self._steps:
+                if step.is_written:
+                    wanted.extend(self._begin(staging, step))
+            reader = PackReader(self._request.driver, self._request.packs)
+            reader.read(wanted, lambda purpose, data: self._stage(staging, *purpose, data))
+        finally:
+            staging.close()
 
-    def _stage(self, step: _Step) -> None:
-        self._make_parents(step.place)
-        write_staged(step.place, step.entry, self._blocks(step.entry))
+    def _begin(
+        self, staging: Staging, step: _Step
+    ) -> Iterator[tuple[StoredBlock, tuple[StagedFile, int]]]:
+        """The blocks of one file that must be read."""
+        if step.top is None:
+            self._make_parents(step.place)
+            place = staged_beside(step.place)
+        else:
+            place = step.top.staged(step.place)
+        file = StagedFile(place, step.entry)
+        there = staging.begin(file)
+        for index, block in enumerate(step.entry.blocks):
+            if block.pack != NO_PACK and index not in there:
+                yield stored_block(self._manifest, block), (file, index)
 
-    def _blocks(self, entry: Entry) -> Iterator[tuple[StoredBlock, bytes]]:
-        shown = self._manifest.shown_path(entry)
-        for block in entry.blocks:
-            stored = stored_block(self._manifest, block)
-            yield stored, read_block(self._request.driver, self._request.packs, stored, of=shown)
+    def _stage(
+        self, staging: Staging, file: StagedFile, index: int, data: memoryview | Damaged
+    ) -> None:
+        if isinstance(data, Damaged):
+            raise damaged_file(self._manifest.shown_path(file.entry), data.reason)
+        staging.write(file, index, data)
 
     def _drop_staged(self) -> None:
-        for step in self._files():
-            drop_staged(step.place)
+        for top in self._tops.values():
+            if top is not None:
+                drop_fresh(top)
+        for step in self._steps:
+            if step.is_written and step.top is None:
+                drop_staged(step.place)
 
     def _make_parents(self, place: Place) -> None:
         parent = next(place.parents(), None) or place.top()
@@ -304,6 +354,9 @@ class _Restore:
         return is_session or self._request.choice is Choice.OVERWRITE
 
     def _place_all(self) -> None:
+        fresh = {step.top: None for step in self._steps if step.is_written and step.top}
+        for top in fresh:
+            self._tell(top.place, put_in_place(top.place, keep=False))
         for step in self._steps:
             match step.entry.type:
                 case EntryType.FILE:
@@ -322,6 +375,8 @@ class _Restore:
                 finish_folder(step.place, step.entry)
 
     def _place_file(self, step: _Step) -> None:
+        if step.top is not None:
+            return  # with its folder
         is_outside = step.place.root.kind is RootKind.OUTSIDE
         if step.action is Action.CUT_BACK:
             assert step.found is not None

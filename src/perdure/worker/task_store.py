@@ -8,7 +8,7 @@ Source: design 3 (rule 3), 6, 7.
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -27,10 +27,11 @@ from perdure.store.layout import JobId, LaunchId
 from perdure.store.lineage import SHARE, Claim, Lineage, Save, fold_lineage
 from perdure.store.log import Entry, Log, Refused
 from perdure.store.manifest import Manifest, RootKind
-from perdure.store.manifest_format import decode_manifest
+from perdure.store.manifest_reading import decode_manifest
 from perdure.store.outside_decision import Choice, Content, Window
 from perdure.store.ownership import Ownership, recorded_contents
-from perdure.store.packs import BlockIndex, PackWriter, listed_packs
+from perdure.store.pack_writing import PackWriter
+from perdure.store.packs import BlockIndex, listed_packs
 from perdure.store.restore import Restored, RestoreRequest, restore
 from perdure.store.roots import Roots
 from perdure.worker.claiming import append_as_owner
@@ -39,6 +40,8 @@ from perdure.worker.job_records import LineageId
 
 #: No more often are other launches' lists read while a folder is walked.
 _NEIGHBOURS_SECONDS = 0.2
+#: Where clones of large files are made, in the session folder.
+CLONES = ".perdure-clones"
 _CHOICES = {"stop": Choice.ASK, "overwrite": Choice.OVERWRITE, "keep": Choice.KEEP}
 
 
@@ -156,6 +159,7 @@ class TaskStore(Struct):
                 records_outside=plan.records_outside,
                 freeze_limit_seconds=surroundings.freeze_limit_seconds,
                 is_made_anew=surroundings.is_made_anew,
+                clones=surroundings.session_dir / CLONES,
             ),
             ownership=Ownership(
                 first_claim_at_ns=_nanoseconds(first.at) or began_at_ns,
@@ -164,6 +168,7 @@ class TaskStore(Struct):
                 is_declared_elsewhere=_Elsewhere(plan, self._dirs, surroundings),
             ),
             freezer=surroundings.freezer,
+            pids=surroundings.pids,
         )
         return self._capture
 
@@ -311,6 +316,7 @@ class CaptureSurroundings(Struct, frozen=True, kw_only=True):
         base: what it started from, or None.
         began_at_ns: when, by the clock of the session folder's file system.
         freezer: holds the session while its context is entered.
+        pids: the task's processes, as far as they are known.
         is_made_anew: whether a path in the session folder is the session's, not the task's.
         told: called with what people should know.
     """
@@ -319,6 +325,7 @@ class CaptureSurroundings(Struct, frozen=True, kw_only=True):
     base: Manifest | None
     began_at_ns: int
     freezer: Callable[[], AbstractContextManager[None]]
+    pids: Callable[[], Iterable[int]] = tuple
     is_made_anew: Callable[[str], bool]
     told: Callable[[str], None]
     freeze_limit_seconds: float = 60.0
