@@ -17,6 +17,7 @@ from perdure.store.pack_writing import PackWriter
 from perdure.store.packs import BlockIndex
 from perdure.store.restore import Restored, RestoreRequest, restore
 from perdure.store.roots import Roots
+from perdure.store.sealing import PLAIN, Sealing
 
 LAUNCH = LaunchId("01jdxyz0000000000000000001")
 PACKS = "lineages/01jdxyz0000000000000000000/0001/0123456789abcdef/packs"
@@ -36,6 +37,7 @@ class Task:
     elsewhere: frozenset[str] = frozenset()
     attempt: int = 1
     packs: str = PACKS
+    sealing: Sealing = PLAIN
     saves: int = 0
     options: dict = field(default_factory=dict)
     settings: dict = field(default_factory=dict)
@@ -43,7 +45,12 @@ class Task:
     def __post_init__(self) -> None:
         self.index = BlockIndex()
         self.writer = PackWriter(
-            self.driver, self.packs, launch=LAUNCH, attempt=self.attempt, index=self.index
+            self.driver,
+            self.packs,
+            launch=LAUNCH,
+            attempt=self.attempt,
+            index=self.index,
+            sealing=self.sealing,
         )
         self.capture = Capture(
             Roots(self.session, self.outside),

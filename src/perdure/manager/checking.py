@@ -37,11 +37,12 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class Checked(Struct):
-    """How much was read."""
+    """How much was read; ``locked``: checkpoints whose bytes were not, for want of their key."""
 
     records: int = 0
     journals: int = 0
     checkpoints: int = 0
+    locked: int = 0
     size_bytes: int = 0
 
 
@@ -122,6 +123,9 @@ def _check_save(driver: Driver, log: str, key: str, checked: Checked) -> Iterato
         return
     checked.checkpoints += 1
     checked.size_bytes += manifest.size_bytes
+    if manifest.key_id:
+        checked.locked += 1
+        return
     for damage in verify_checkpoint(driver, packs, manifest):
         yield Finding(key=key, kind="checkpoint", reason=f"{damage.path}: {damage.reason}")
 

@@ -348,7 +348,10 @@ class Capture:
         frozen.guard.close()
         self._torn_in_a_row = 0
         self._keep_versions(taken)
-        manifest = _manifest(announcement, self._settings, gathered, taken, new_bytes)
+        manifest = replace(
+            _manifest(announcement, self._settings, gathered, taken, new_bytes),
+            key_id=self._writer.sealing.key_id,
+        )
         return CapturedSave(manifest=manifest, notes=tuple(gathered.notes))
 
     def _write_back(self, frozen: Frozen) -> None:

@@ -22,7 +22,6 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
-from blake3 import blake3
 from msgspec import Struct
 
 from perdure.store.block_threads import BlockThreads
@@ -172,7 +171,7 @@ class DatasetReader:
             block = self._writer.add_small(data, codec)
             blocks, digests = (block,), [block.digest]
         elif data:
-            digests = [blake3(data).digest()]
+            digests = [self._writer.sealing.digest(data)]
         how.pause()
         return _version(one, about.st_mode, blocks, digests, how)
 
@@ -266,7 +265,7 @@ class _Blocks:
             block = file.blocks[index] = self._writer.add(data, file.codec)
             file.digests[index] = block.digest
         else:
-            file.digests[index] = blake3(data).digest()
+            file.digests[index] = self._writer.sealing.digest(data)
         return True
 
     def _end(self, file: _OpenFile) -> None:

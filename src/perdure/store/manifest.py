@@ -90,8 +90,9 @@ class Block(Struct, frozen=True, kw_only=True):
         offset: where it begins in the pack.
         stored: how many bytes it takes there.
         codec: how they are to be read.
-        digest: BLAKE3 of its ``length`` bytes.
+        digest: BLAKE3 of its ``length`` bytes, keyed where it is sealed.
         length: how many bytes of the file it is.
+        is_sealed: whether it is encrypted.
     """
 
     pack: int
@@ -100,6 +101,7 @@ class Block(Struct, frozen=True, kw_only=True):
     codec: Codec
     digest: bytes
     length: int
+    is_sealed: bool = False
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -141,6 +143,7 @@ class Manifest(Struct, frozen=True, kw_only=True, dict=True):  # dict: its conte
         roots, packs: what entries and blocks refer to by index.
         entries: the dataset, sorted by root and path.
         new_bytes: how many bytes were stored for it.
+        key_id: of the key by which its blocks are encrypted and its digests keyed; "" for none.
     """
 
     attempt: int
@@ -152,6 +155,7 @@ class Manifest(Struct, frozen=True, kw_only=True, dict=True):  # dict: its conte
     packs: tuple[PackId, ...] = ()
     entries: tuple[Entry, ...] = ()
     new_bytes: int = 0
+    key_id: str = ""
 
     @cached_property
     def content(self) -> str:

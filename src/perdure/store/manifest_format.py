@@ -26,7 +26,9 @@ from perdure.store.manifest_rows import (
     BODY_LIMIT_BYTES,
     ENTRY_LIMIT,
     HASH,
+    KEYED_HASH,
     PACKS,
+    SEALED,
     BlockRow,
     Body,
     Row,
@@ -68,9 +70,11 @@ def encode_manifest(manifest: Manifest) -> tuple[dict[str, Any], bytes]:
         "size": manifest.size_bytes,
         "new": manifest.new_bytes,
         "files": len(manifest.entries),
-        "hash": HASH,
+        "hash": KEYED_HASH if manifest.key_id else HASH,
         "body": {"codec": "zstd", "size": len(body)},
     }
+    if manifest.key_id:
+        header["key"] = manifest.key_id
     if manifest.state is not None:
         header["state"] = manifest.state
     if manifest.file is not None:
@@ -115,7 +119,7 @@ def _encode_block(block: Block) -> BlockRow:
         block.pack,
         block.offset,
         block.stored,
-        int(block.codec),
+        int(block.codec) + SEALED * block.is_sealed,
         block.digest.hex(),
         block.length,
     )

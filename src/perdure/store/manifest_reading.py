@@ -36,7 +36,10 @@ from perdure.store.manifest_rows import (
     BODY_LIMIT_BYTES,
     ENTRY_LIMIT,
     HASH,
+    KEYED_HASH,
     PACKS,
+    SEAL_BYTES,
+    SEALED,
     BlockRow,
     Body,
     Row,
@@ -73,10 +76,12 @@ class _Reader:
         self._name = name
         self._roots = 0
         self._packs = 0
+        self._is_keyed = False
 
     def manifest(self, header: Mapping[str, Any], payload: bytes) -> Manifest:
-        if header.get("hash") != HASH:
+        if header.get("hash") not in (HASH, KEYED_HASH):
             raise self._unknown(f"the hash {header.get('hash')!r}")
+        self._is_keyed = header["hash"] == KEYED_HASH
         roots = tuple(self._root(root) for root in self._list(header, "roots", 10_000))
         self._check(len(set(roots)) == len(roots) and len(roots) > 0, "its roots")
         self._roots = len(roots)
@@ -97,6 +102,7 @@ class _Reader:
             packs=packs,
             entries=entries,
             new_bytes=self._number(header, "new"),
+            key_id=self._key_id(header),
         )
         self._check_whole(header, manifest)
         return manifest
@@ -148,6 +154,13 @@ class _Reader:
         name = pack.removeprefix(PACKS)
         self._check(pack == f"{PACKS}{name}" and is_pack_id(name), f"pack {pack!r}")
         return PackId(name)
+
+    def _key_id(self, header: Mapping[str, Any]) -> str:
+        if not self._is_keyed:
+            return ""
+        key_id = self._text(header, "key", 64)
+        self._check(bool(key_id), "its key")
+        return key_id
 
     def _state(self, header: Mapping[str, Any]) -> str | None:
         return self._text(header, "state", STATE_LIMIT_BYTES) if "state" in header else None
@@ -225,19 +238,22 @@ class _Reader:
 
     def _block(self, row: BlockRow, wanted_length: int, path: str) -> Block:
         pack, offset, stored, number, digest, length = row
-        codec = _CODECS.get(number)
+        is_sealed = bool(number & SEALED)
+        codec = _CODECS.get(number & ~SEALED)
         if codec is None:
             raise self._unknown(f"codec {number}, which {path!r} is stored with")
+        seal = SEAL_BYTES if is_sealed else 0
         is_possible = (
             length == wanted_length
             and NO_PACK <= pack < self._packs
             and 0 <= offset < _LARGEST_NUMBER
-            and 0 <= stored <= BLOCK_BYTES
+            and 0 <= stored <= BLOCK_BYTES + seal
+            and (is_sealed == self._is_keyed or pack == NO_PACK)
         )
         if pack == NO_PACK:
             is_right = is_possible and (offset, stored, number) == (0, 0, 0)
         else:
-            is_right = is_possible and (codec is not Codec.RAW or stored == length)
+            is_right = is_possible and (codec is not Codec.RAW or stored == length + seal)
         if not is_right:
             raise self._corrupt(f"a block of {path!r} cannot be")
         return Block(
@@ -247,6 +263,7 @@ class _Reader:
             codec=codec,
             digest=self._digest(digest, path),
             length=length,
+            is_sealed=is_sealed,
         )
 
     def _mode(self, row: Row) -> int:

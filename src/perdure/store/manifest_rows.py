@@ -11,6 +11,12 @@ from msgspec import UNSET, Struct, UnsetType
 BODY_LIMIT_BYTES = 128 << 20
 ENTRY_LIMIT = 1_000_000
 HASH = "blake3"
+#: BLAKE3 keyed by the key whose id the header has.
+KEYED_HASH = "blake3-keyed"
+#: Added to the codec of a block that is encrypted.
+SEALED = 16
+#: A sealed block is so much longer: a nonce of 96 bits and a tag of 128.
+SEAL_BYTES = 12 + 16
 #: What stands before a pack's id.
 PACKS = "packs/"
 

@@ -12,25 +12,18 @@ Source: docs/store-format.md "Packs".
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
-from blake3 import blake3
 from msgspec import Struct
 
 from perdure.store.block_threads import BUFFER_BYTES, BlockThreads
 from perdure.store.buffers import PAGE_BYTES, up_to_page
-from perdure.store.compression import Codec, decompress
 from perdure.store.driver import Driver, KeyMissing
 from perdure.store.layout import PackId, pack_key
-from perdure.store.packs import StoredBlock
+from perdure.store.packs import Damaged, StoredBlock, opened
+from perdure.store.sealing import PLAIN, Sealing
 
 _T = TypeVar("_T")
 #: Blocks that lie no farther apart are read in one piece.
 _GAP_BYTES = 64 << 10
-
-
-class Damaged(Struct, frozen=True):
-    """A block that is not what was stored, in words that follow "its bytes are not: "."""
-
-    reason: str
 
 
 class _Range(Struct, Generic[_T]):
@@ -48,11 +41,13 @@ class PackReader:
     Args:
         driver: of the store.
         packs: the lineage's packs prefix.
+        sealing: how its blocks are encrypted.
     """
 
-    def __init__(self, driver: Driver, packs: str) -> None:
+    def __init__(self, driver: Driver, packs: str, sealing: Sealing = PLAIN) -> None:
         self._driver = driver
         self._packs = packs
+        self._sealing = sealing
 
     def read(
         self,
@@ -90,22 +85,8 @@ class PackReader:
             return
         for block, purpose in one.wanted:
             start = block.offset - first
-            use(purpose, _checked(block, buffer[start : min(start + block.stored, got)]))
-
-
-def _checked(block: StoredBlock, stored: memoryview) -> memoryview | Damaged:
-    """The bytes of a block that lies as ``stored``."""
-    if stored.nbytes != block.stored:
-        return Damaged(f"the pack {block.pack} is too short")
-    data = stored
-    if block.codec is not Codec.RAW:
-        try:
-            data = memoryview(decompress(bytes(stored), block.codec, block.length))
-        except ValueError:
-            return Damaged(f"a block in the pack {block.pack} is damaged")
-    if blake3(data).digest() != block.digest:
-        return Damaged(f"a block in the pack {block.pack} is damaged")
-    return data
+            stored = buffer[start : min(start + block.stored, got)]
+            use(purpose, opened(block, stored, self._sealing))
 
 
 def _ranges(wanted: Iterable[tuple[StoredBlock, _T]]) -> Iterator[_Range[_T]]:

@@ -20,8 +20,6 @@ import threading
 import time
 from collections.abc import Container, Iterable
 
-from blake3 import blake3
-
 from perdure.errors import StoreDamaged
 from perdure.store.buffers import PAGE_BYTES, up_to_page
 from perdure.store.compression import Codec, compress
@@ -29,6 +27,7 @@ from perdure.store.driver import Driver, Piece, PutUncertain, Upload
 from perdure.store.layout import LaunchId, PackId, pack_id, pack_key
 from perdure.store.manifest import BLOCK_BYTES
 from perdure.store.packs import BlockIndex, StoredBlock
+from perdure.store.sealing import PLAIN, Sealing
 
 #: So many bytes of small blocks are written at once.
 _RUN_BYTES = 1 << 20
@@ -61,11 +60,20 @@ class PackWriter:
         launch: whose packs these are.
         attempt: the same.
         index: what the lineage has already; grows with what is committed.
+        sealing: how blocks are known and encrypted.
     """
 
     def __init__(
-        self, driver: Driver, packs: str, *, launch: LaunchId, attempt: int, index: BlockIndex
+        self,
+        driver: Driver,
+        packs: str,
+        *,
+        launch: LaunchId,
+        attempt: int,
+        index: BlockIndex,
+        sealing: Sealing = PLAIN,
     ) -> None:
+        self.sealing = sealing
         self._driver = driver
         self._packs = packs
         self._launch = launch
@@ -101,7 +109,7 @@ class PackWriter:
         """
         length = len(data)
         assert 0 < length <= BLOCK_BYTES
-        digest = blake3(data).digest()
+        digest = self.sealing.digest(data)
         if data[0] == 0 and data[-1] == 0 and data == _ZEROS[:length]:
             return StoredBlock(pack=None, digest=digest, length=length)
         known = self._known_or_ours(digest, length)
@@ -129,7 +137,7 @@ class PackWriter:
         What it returned is written by `end_small` or `finish` at the latest.
         """
         length = len(data)
-        digest = blake3(data).digest()
+        digest = self.sealing.digest(data)
         if data[0] == 0 and data[-1] == 0 and data == _ZEROS[:length]:
             return StoredBlock(pack=None, digest=digest, length=length)
         known = self._index.find(digest, length) or self._pending.get(digest)
@@ -138,6 +146,7 @@ class PackWriter:
         packed: Piece = data
         if codec is not Codec.RAW:
             codec, packed = compress(data, codec)
+        packed = self.sealing.seal(packed, digest)
         size = len(packed)
         if self._run_bytes + size > _RUN_BYTES:
             self._write_run()
@@ -150,6 +159,7 @@ class PackWriter:
             codec=codec,
             digest=digest,
             length=length,
+            is_sealed=bool(self.sealing.key_id),
         )
         self._run.append(packed)
         self._run_bytes += size
@@ -186,6 +196,7 @@ class PackWriter:
         packed: Piece = data
         if codec is not Codec.RAW:
             codec, packed = compress(bytes(data), codec)
+        packed = self.sealing.seal(packed, digest)
         size = len(packed)
         pack = self._enter(size)
         began = time.monotonic()
@@ -203,6 +214,7 @@ class PackWriter:
             codec=codec,
             digest=digest,
             length=len(data),
+            is_sealed=bool(self.sealing.key_id),
         )
 
     def _enter(self, size: int) -> _Pack:

@@ -11,21 +11,21 @@ Source: docs/store-format.md "Packs".
 
 from collections.abc import Container, Iterable
 
-from blake3 import blake3
 from msgspec import Struct
 
 from perdure.errors import CheckpointCorrupt
 from perdure.store.compression import Codec, decompress
-from perdure.store.driver import Driver, KeyMissing
+from perdure.store.driver import Driver, KeyMissing, Piece
 from perdure.store.layout import PackId, is_pack_id, pack_key
 from perdure.store.manifest import NO_PACK, Block, Kept, Manifest
+from perdure.store.sealing import PLAIN, Sealing
 
 
 class StoredBlock(Struct, frozen=True, kw_only=True):
     """A block and where it lies; ``pack`` is None for zeros.
 
     Attributes:
-        pack, offset, stored, codec: where, and how to read it.
+        pack, offset, stored, codec, is_sealed: where, and how to read it.
         digest, length: what it is.
     """
 
@@ -35,6 +35,7 @@ class StoredBlock(Struct, frozen=True, kw_only=True):
     codec: Codec = Codec.RAW
     digest: bytes
     length: int
+    is_sealed: bool = False
 
 
 class BlockIndex:
@@ -81,6 +82,7 @@ def stored_block(manifest: Manifest, block: Block) -> StoredBlock:
         codec=block.codec,
         digest=block.digest,
         length=block.length,
+        is_sealed=block.is_sealed,
     )
 
 
@@ -99,10 +101,13 @@ def to_block(stored: StoredBlock, numbers: dict[PackId, int]) -> Block:
         codec=stored.codec,
         digest=stored.digest,
         length=stored.length,
+        is_sealed=stored.is_sealed,
     )
 
 
-def read_block(driver: Driver, packs: str, block: StoredBlock, *, of: str) -> bytes:
+def read_block(
+    driver: Driver, packs: str, block: StoredBlock, *, of: str, sealing: Sealing = PLAIN
+) -> bytes:
     """The bytes of ``block``, checked.
 
     Args:
@@ -110,27 +115,44 @@ def read_block(driver: Driver, packs: str, block: StoredBlock, *, of: str) -> by
         packs: the lineage's packs prefix.
         block: where it lies and what it is.
         of: the file's name, for the error.
+        sealing: how the checkpoint's blocks are encrypted.
 
     Raises:
         CheckpointCorrupt: they are not those that were saved, or not there.
     """
     if block.pack is None:
-        data = bytes(block.length)
-    else:
-        key = pack_key(packs, block.pack)
-        try:
-            stored = driver.get(key, block.offset, block.stored)
-        except KeyMissing as error:
-            raise damaged_file(of, f"the pack {block.pack} is not there") from error
-        if len(stored) != block.stored:
-            raise damaged_file(of, f"the pack {block.pack} is too short")
-        try:
-            data = decompress(stored, block.codec, block.length)
-        except ValueError as error:
-            raise damaged_file(of, f"a block in the pack {block.pack} is damaged") from error
-    if blake3(data).digest() != block.digest:
-        raise damaged_file(of, f"a block in the pack {block.pack} is damaged")
-    return data
+        return bytes(block.length)
+    try:
+        stored = driver.get(pack_key(packs, block.pack), block.offset, block.stored)
+    except KeyMissing as error:
+        raise damaged_file(of, f"the pack {block.pack} is not there") from error
+    data = opened(block, memoryview(stored), sealing)
+    if isinstance(data, Damaged):
+        raise damaged_file(of, data.reason)
+    return bytes(data)
+
+
+class Damaged(Struct, frozen=True):
+    """A block that is not what was stored, and why."""
+
+    reason: str
+
+
+def opened(block: StoredBlock, stored: memoryview, sealing: Sealing) -> memoryview | Damaged:
+    """The bytes of a block that lies as ``stored``, checked."""
+    if stored.nbytes != block.stored:
+        return Damaged(f"the pack {block.pack} is too short")
+    data: Piece = stored
+    try:
+        if block.is_sealed:
+            data = sealing.unseal(stored, block.digest)
+        if block.codec is not Codec.RAW:
+            data = decompress(bytes(data), block.codec, block.length)
+    except ValueError:
+        return Damaged(f"a block in the pack {block.pack} is damaged")
+    if sealing.digest(data) != block.digest:
+        return Damaged(f"a block in the pack {block.pack} is damaged")
+    return memoryview(data)
 
 
 def damaged_file(name: str, reason: str) -> CheckpointCorrupt:

@@ -24,6 +24,7 @@ from perdure.store.manifest import Entry, file_digest
 from perdure.store.outside_decision import Content
 from perdure.store.posix_files import in_our_words
 from perdure.store.roots import Place, Stamp, look, open_parent, open_regular
+from perdure.store.sealing import PLAIN, Sealing
 
 _DISPLACED_MOST = 100_000
 _NEW_FOLDER_MODE = 0o777
@@ -141,11 +142,11 @@ def check_unchanged(place: Place, expected: Stamp | None) -> None:
         raise changed_meanwhile(place)
 
 
-def content_of(place: Place, size: int) -> Content | None:
+def content_of(place: Place, size: int, sealing: Sealing = PLAIN) -> Content | None:
     """The first ``size`` bytes of the file at ``place``; None if they cannot be read."""
     try:
         with open_regular(place) as fd:
-            digests = [blake3(data).digest() for data in read_blocks(fd, size)]
+            digests = [sealing.digest(data) for data in read_blocks(fd, size)]
             if not is_whole(digests, size):
                 return None
             return Content(size=size, digest=file_digest(digests))

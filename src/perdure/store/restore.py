@@ -32,8 +32,8 @@ from perdure.store.outside_decision import (
     by_choice,
     outside_decision,
 )
-from perdure.store.pack_reading import Damaged, PackReader
-from perdure.store.packs import StoredBlock, damaged_file, stored_block
+from perdure.store.pack_reading import PackReader
+from perdure.store.packs import Damaged, StoredBlock, damaged_file, stored_block
 from perdure.store.placing import (
     check_unchanged,
     cleaning,
@@ -46,6 +46,7 @@ from perdure.store.placing import (
     put_link,
 )
 from perdure.store.roots import Place, Roots, Stamp, look
+from perdure.store.sealing import PLAIN, Sealing, check_key
 from perdure.store.staging import FreshTop, StagedFile, Staging, drop_fresh, staged_beside
 
 _SHOWN_CONFLICTS = 5
@@ -64,6 +65,7 @@ class RestoreRequest(Struct, frozen=True, kw_only=True):
         windows: when the lineage's attempts ran.
         choice: what a person said about conflicts.
         session_only: True for an imported checkpoint: nothing outside is written.
+        sealing: how the lineage's blocks are encrypted.
     """
 
     driver: Driver
@@ -75,6 +77,7 @@ class RestoreRequest(Struct, frozen=True, kw_only=True):
     windows: tuple[Window, ...] = ()
     choice: Choice = Choice.ASK
     session_only: bool = False
+    sealing: Sealing = PLAIN
 
 
 class Displaced(Struct, frozen=True, kw_only=True):
@@ -129,6 +132,7 @@ def restore(request: RestoreRequest) -> Restored:
     Raises:
         CheckpointCorrupt: saved bytes are damaged; nothing was changed.
         CheckpointConflict: outside files are in the way; nothing was changed.
+        CheckpointError: it is encrypted with another key.
         OutOfSpace: and the like: it does not fit; nothing was changed.
     """
     return _Restore(request).run()
@@ -149,6 +153,7 @@ class _Restore:
         self._notes: list[str] = []
 
     def run(self) -> Restored:
+        check_key(self._request.sealing, self._manifest, self._request.name)
         file = self._file()
         for entry in self._manifest.entries:
             self._decide(entry)
@@ -230,7 +235,7 @@ class _Restore:
         if entry.type is EntryType.FOLDER:
             return Action.LEAVE if S_ISDIR(mode) else Action.REPLACE
         if entry.type is EntryType.FILE and S_ISREG(mode) and found.st_size == entry.size:
-            is_equal = content_of(place, entry.size) == _content(entry)
+            is_equal = content_of(place, entry.size, self._request.sealing) == _content(entry)
             return Action.LEAVE if is_equal else Action.REPLACE
         return Action.REPLACE
 
@@ -244,10 +249,11 @@ class _Restore:
         if entry.type is not EntryType.FILE:
             return by_choice(self._request.choice)
         saved = _content(entry)
+        sealing = self._request.sealing
         recorded = self._request.recorded.get(place.shown, frozenset()) | {saved}
         return outside_decision(
             saved,
-            _present(place, found, saved, {content.size for content in recorded}),
+            _present(place, found, saved, {content.size for content in recorded}, sealing),
             recorded=recorded,
             windows=self._request.windows,
             choice=self._request.choice,
@@ -260,7 +266,7 @@ class _Restore:
             if found is not None:
                 self._notes.append(f"{place.shown} was not there at the save, and is left alone")
             return
-        change = _change(entry, place, found)
+        change = _change(entry, place, found, self._request.sealing)
         if change and entry.kept is Kept.INPUT:
             self._input_changes.append(f"the input {place.shown} {change}")
         elif change:
@@ -304,13 +310,13 @@ class _Restore:
         for top in self._tops.values():
             if top is not None:
                 drop_fresh(top)
-        staging = Staging()
+        staging = Staging(self._request.sealing)
         wanted: list[tuple[StoredBlock, tuple[StagedFile, int]]] = []
         try:
             for step in self._steps:
                 if step.is_written:
                     wanted.extend(self._begin(staging, step))
-            reader = PackReader(self._request.driver, self._request.packs)
+            reader = PackReader(self._request.driver, self._request.packs, self._request.sealing)
             reader.read(wanted, lambda purpose, data: self._stage(staging, *purpose, data))
         finally:
             staging.close()
@@ -392,7 +398,7 @@ class _Restore:
             self._displaced.append(Displaced(path=place.shown, name=name))
 
 
-def _change(entry: Entry, place: Place, found: stat_result | None) -> str:
+def _change(entry: Entry, place: Place, found: stat_result | None, sealing: Sealing) -> str:
     """What is different from the save about a file that is only recorded; "" for nothing."""
     if found is None:
         return "is not there any more"
@@ -400,7 +406,7 @@ def _change(entry: Entry, place: Place, found: stat_result | None) -> str:
         return f"has {found.st_size} bytes; it had {entry.size} at the save"
     # Told, not decided on: the time is enough to spare the reading.
     is_same = found.st_mtime_ns == entry.mtime_ns or not entry.digest
-    if is_same or content_of(place, entry.size) == _content(entry):
+    if is_same or content_of(place, entry.size, sealing) == _content(entry):
         return ""
     return "has another content than at the save"
 
@@ -409,13 +415,16 @@ def _content(entry: Entry) -> Content:
     return Content(size=entry.size, digest=entry.digest)
 
 
-def _present(place: Place, found: stat_result, saved: Content, sizes: set[int]) -> Present:
+def _present(
+    place: Place, found: stat_result, saved: Content, sizes: set[int], sealing: Sealing
+) -> Present:
     """What is there, read only as far as the decision needs it."""
     is_file = S_ISREG(found.st_mode)
     size = found.st_size
+    is_longer = is_file and size > saved.size
     return Present(
         is_file=is_file,
-        content=content_of(place, size) if is_file and size in sizes else None,
-        begins_with_saved=is_file and size > saved.size and content_of(place, saved.size) == saved,
+        content=content_of(place, size, sealing) if is_file and size in sizes else None,
+        begins_with_saved=is_longer and content_of(place, saved.size, sealing) == saved,
         changed_at_ns=found.st_ctime_ns,
     )

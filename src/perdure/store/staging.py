@@ -15,7 +15,6 @@ import stat
 import threading
 from contextlib import suppress
 
-from blake3 import blake3
 from msgspec import Struct
 
 from perdure.errors import SaveRefused
@@ -24,6 +23,7 @@ from perdure.store.manifest import BLOCK_BYTES, Entry
 from perdure.store.placing import make_folder, staged_name
 from perdure.store.posix_files import in_our_words, write_all
 from perdure.store.roots import OpenFolders, Place, open_parent, open_regular
+from perdure.store.sealing import PLAIN, Sealing
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 #: So many files of several blocks are kept open between their blocks.
@@ -47,7 +47,8 @@ class Staging:
     Memory: one open folder a thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sealing: Sealing = PLAIN) -> None:
+        self._sealing = sealing
         self._made: set[str] = set()
         self._counting = threading.Lock()
         self._local = threading.local()
@@ -92,7 +93,7 @@ class Staging:
             for index, block in enumerate(entry.blocks):
                 data = buffer[: block.length]
                 is_whole = fill(fd, index * BLOCK_BYTES, data) == block.length
-                if is_whole and blake3(data).digest() == block.digest:
+                if is_whole and self._sealing.digest(data) == block.digest:
                     if block.pack >= 0:
                         found.add(index)
                 elif block.pack < 0:  # what should be zeros is not: begin anew

@@ -9,8 +9,9 @@ from msgspec import Struct
 
 from perdure.store.driver import Driver
 from perdure.store.manifest import Manifest
-from perdure.store.pack_reading import Damaged, PackReader
-from perdure.store.packs import StoredBlock, damaged_file, stored_block
+from perdure.store.pack_reading import PackReader
+from perdure.store.packs import Damaged, StoredBlock, damaged_file, stored_block
+from perdure.store.sealing import PLAIN, Sealing
 
 
 class Damage(Struct, frozen=True, kw_only=True):
@@ -20,7 +21,9 @@ class Damage(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-def verify_checkpoint(driver: Driver, packs: str, manifest: Manifest) -> tuple[Damage, ...]:
+def verify_checkpoint(
+    driver: Driver, packs: str, manifest: Manifest, sealing: Sealing = PLAIN
+) -> tuple[Damage, ...]:
     """What of a checkpoint is damaged; nothing, if every byte is what was saved.
 
     Blocks while everything is read, each block once.
@@ -29,6 +32,7 @@ def verify_checkpoint(driver: Driver, packs: str, manifest: Manifest) -> tuple[D
         driver: of the store.
         packs: the lineage's packs prefix.
         manifest: the checkpoint's.
+        sealing: how its blocks are encrypted (`perdure.store.sealing.check_key` was called).
     """
     blocks = {stored_block(manifest, block) for entry in manifest.entries for block in entry.blocks}
     judged: dict[StoredBlock, str] = {}
@@ -37,7 +41,7 @@ def verify_checkpoint(driver: Driver, packs: str, manifest: Manifest) -> tuple[D
         if isinstance(data, Damaged):
             judged[block] = data.reason
 
-    PackReader(driver, packs).read(((block, block) for block in blocks), judge)
+    PackReader(driver, packs, sealing).read(((block, block) for block in blocks), judge)
     return tuple(_damages(manifest, judged))
 
 

@@ -34,6 +34,7 @@ from perdure.store.pack_writing import PackWriter
 from perdure.store.packs import BlockIndex, listed_packs
 from perdure.store.restore import Restored, RestoreRequest, restore
 from perdure.store.roots import Roots
+from perdure.store.sealing import PLAIN, Sealing
 from perdure.worker.claiming import append_as_owner
 from perdure.worker.declared import DeclaredFile, Neighbours
 from perdure.worker.job_records import LineageId
@@ -57,6 +58,7 @@ class TaskStorePlan(Struct, frozen=True, kw_only=True):
         choice: what to do about conflicts: stop, overwrite or keep.
         declared: where this launch says what its tasks declare outside.
         neighbours: what all launches say.
+        sealing: how the job's blocks are encrypted.
         over: launches that had ended when this attempt was claimed.
     """
 
@@ -77,6 +79,7 @@ class TaskStorePlan(Struct, frozen=True, kw_only=True):
     records_outside: bool = False
     choice: str = "stop"
     keep_last: int = 3
+    sealing: Sealing = PLAIN
 
 
 class TaskStore(Struct):
@@ -131,6 +134,7 @@ class TaskStore(Struct):
                 recorded=self._recorded(),
                 windows=self.plan.windows,
                 choice=_CHOICES[self.plan.choice],
+                sealing=self.plan.sealing,
             )
         )
         return manifest, restored
@@ -151,6 +155,7 @@ class TaskStore(Struct):
                 launch=plan.launch,
                 attempt=plan.claim.attempt,
                 index=index,
+                sealing=plan.sealing,
             ),
             CaptureSettings(
                 attempt=plan.claim.attempt,

@@ -3,8 +3,6 @@
 import os
 
 import pytest
-from tests.store_kit import Task, tree
-from tests.support.disks import mounted
 
 from perdure.errors import CheckpointTorn
 from perdure.store import clones as clones_module
@@ -12,6 +10,8 @@ from perdure.store import dataset_reading
 from perdure.store.cloning import CannotClone, clone, extents
 from perdure.store.manifest import BLOCK_BYTES
 from perdure.store.pack_writing import PackWriter
+from store_kit import Task, tree
+from support.disks import mounted
 
 BLOCKS = 4
 

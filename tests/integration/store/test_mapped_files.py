@@ -5,11 +5,11 @@ import subprocess
 import sys
 
 import pytest
-from tests.store_kit import Task
-from tests.support.disks import mounted
 
 from perdure.errors import CheckpointTorn
 from perdure.store.mapped_files import mapped_inodes
+from store_kit import Task
+from support.disks import mounted
 
 # Writes one byte through a map at each line of its input; the page stays dirty between.
 WRITER = """\

@@ -208,7 +208,7 @@ HOSTILE = {
     "body size other": header(body={"codec": "zstd", "size": 3, "keep": 1}),
 }
 UNKNOWN = {
-    "codec": block_of(2, 3, 16),
+    "codec": block_of(2, 3, 4),
     "type": entry(2, t="device"),
     "kept": entry(6, k="cloud"),
     "hash": header(hash="sha512"),
