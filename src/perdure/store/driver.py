@@ -24,6 +24,9 @@ from perdure.errors import HomeError, StoreUnavailable
 Piece: TypeAlias = bytes | bytearray | memoryview
 Data: TypeAlias = Piece | Iterable[Piece]
 
+#: What `Upload.write` aligns to: the blocks of a disk that is written past the page cache.
+ALIGNMENT = 4096
+
 # A leading dot is the drivers' own: temporary names begin with one and are never keys.
 _PART = r"[a-z0-9_-][a-z0-9._-]*"
 _KEY = re.compile(rf"{_PART}(?:/{_PART})*")
@@ -63,8 +66,13 @@ class Upload(Protocol):
         """How many bytes were written so far."""
         ...
 
-    def write(self, piece: Piece) -> None:
-        """Add ``piece`` at the end."""
+    def write(self, piece: Piece, *, aligned: bool = False) -> int:
+        """Add ``piece`` at the end; the offset at which it begins in the object.
+
+        Args:
+            piece: the bytes; may be changed as soon as this returns.
+            aligned: begin at a multiple of 4096, with zeros before it.
+        """
         ...
 
     def commit(self) -> bool:
@@ -86,11 +94,17 @@ class Driver(Protocol):
         url: what people call this store.
         appends: whether `append` and `sync` work here.
         pack_limit_bytes: how large an object may grow that is made of blocks.
+        uploads_at_once: how many of those may be committed side by side, behind the back of who
+            fills the next one; 1: its commit waits for nothing but the disk.
+        look_seconds: how long who waits for something new should let pass between two looks; 0:
+            a look costs nothing.
     """
 
     url: str
     appends: bool
     pack_limit_bytes: int
+    uploads_at_once: int
+    look_seconds: float
 
     def put_if_absent(self, key: str, data: Data) -> bool:
         """Create ``key`` with ``data``; False if it exists, which then stays as it is.
@@ -132,6 +146,10 @@ class Driver(Protocol):
         """Remove ``key``; no error when it is not there."""
         ...
 
+    def delete_all(self, keys: Iterable[str]) -> None:
+        """Remove ``keys``, in as few requests as possible; some may be gone when it fails."""
+        ...
+
     def head(self, key: str) -> int | None:
         """The object's size in bytes; None if there is none, as far as the store shows."""
         ...
@@ -167,17 +185,22 @@ class Driver(Protocol):
         ...
 
 
+def is_key(text: str) -> bool:
+    """Whether ``text`` can be a key."""
+    return (
+        len(text) <= _LONGEST_KEY
+        and _KEY.fullmatch(text) is not None
+        and all(len(part) <= _LONGEST_PART for part in text.split("/"))
+    )
+
+
 def check_key(key: str) -> str:
     """``key``, if it is one.
 
     Raises:
         ValueError: it is empty, too long, or has a part that is not made of ``[a-z0-9._-]``.
     """
-    if (
-        len(key) > _LONGEST_KEY
-        or _KEY.fullmatch(key) is None
-        or any(len(part) > _LONGEST_PART for part in key.split("/"))
-    ):
+    if not is_key(key):
         msg = f"{key[:_LONGEST_KEY]!r} is no key of a store"
         raise ValueError(msg)
     return key

@@ -15,12 +15,13 @@ A hook that wants a call to wait blocks: it is called without the lock.
 
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import ClassVar, TypeAlias
 
 from perdure.store.driver import (
+    ALIGNMENT,
     Data,
     KeyMissing,
     Piece,
@@ -121,15 +122,21 @@ class MemoryUpload:
         self._driver = driver
         self._key = key
         self._data = bytearray()
+        self._lock = threading.Lock()
 
     @property
     def size(self) -> int:
         """How many bytes were written so far."""
         return len(self._data)
 
-    def write(self, piece: Piece) -> None:
-        """Add ``piece`` at the end."""
-        self._data += piece
+    def write(self, piece: Piece, *, aligned: bool = False) -> int:
+        """Add ``piece`` at the end; the offset at which it begins."""
+        with self._lock:
+            if aligned:
+                self._data += bytes(-len(self._data) % ALIGNMENT)
+            offset = len(self._data)
+            self._data += piece
+        return offset
 
     def commit(self) -> bool:
         """Put the object if absent."""
@@ -142,6 +149,9 @@ class MemoryUpload:
 
 class MemoryDriver:
     """A store in memory; see the module for ``before``."""
+
+    uploads_at_once = 1
+    look_seconds = 0.0
 
     def __init__(
         self,
@@ -220,6 +230,11 @@ class MemoryDriver:
         self._ask(Call.DELETE, check_key(key))
         with self.objects.lock:
             self.objects.held.pop(key, None)
+
+    def delete_all(self, keys: Iterable[str]) -> None:
+        """Remove ``keys``, one after the other."""
+        for key in keys:
+            self.delete(key)
 
     def head(self, key: str) -> int | None:
         """The object's size."""

@@ -4,7 +4,7 @@ Theory of operation. A `PackWriter` serves one attempt. It is given one file's b
 hashes the very buffer that it writes (so that what is stored is what the digest says, whatever
 happens to the file meanwhile), and passes over blocks that hold zeros only and blocks that the
 lineage has already. An object is opened at the first new block, rolled at the driver's limit, and
-committed by `PackWriter.finish`: whoever dies before has made nothing visible.
+durable when `PackWriter.finish` returns, at the latest (`pack_uploads`): nothing names it before.
 
 Rules: a pack's id is unique to its launch, so that two writers never meet in one; a block is only
 ever taken over from a pack that no prune record names, given by the caller (`BlockIndex`); every
@@ -21,18 +21,18 @@ from collections.abc import Container, Iterable
 from blake3 import blake3
 from msgspec import Struct
 
-from perdure.errors import CheckpointCorrupt, StoreDamaged
+from perdure.errors import CheckpointCorrupt
 from perdure.store.compression import Codec, compress, decompress
-from perdure.store.driver import Driver, KeyMissing, PutUncertain, Upload
+from perdure.store.driver import Driver, KeyMissing, Upload
 from perdure.store.layout import LaunchId, PackId, is_pack_id, pack_id, pack_key
 from perdure.store.manifest import BLOCK_BYTES, NO_PACK, Block, Kept, Manifest
+from perdure.store.pack_uploads import PackUploads
 
 _ALIGNMENT = 4096
 _ALIGNED_FROM_BYTES = 64 << 10
 _MAGIC = b"perdure-pack 1\n"
 _HEAD = _MAGIC + bytes(_ALIGNMENT - len(_MAGIC))
 _ZEROS = bytes(BLOCK_BYTES)
-_COMMIT_TRIES = 5
 
 
 class StoredBlock(Struct, frozen=True, kw_only=True):
@@ -117,6 +117,7 @@ class PackWriter:
         self._number = 0
         self._pack = PackId("")
         self._upload: Upload | None = None
+        self._uploads = PackUploads(driver)
         self._pending: dict[bytes, StoredBlock] = {}
         self.new_bytes = 0
 
@@ -177,28 +178,16 @@ class PackWriter:
         """Make durable every block that `add` returned."""
         if self._upload is not None:
             self._commit()
+        self._uploads.finish()
         for block in self._pending.values():
             self._index.add(block)
         self._pending.clear()
         self.new_bytes = 0
 
     def _commit(self) -> None:
-        upload = self._upload
+        upload, self._upload = self._upload, None
         assert upload is not None
-        for tries in range(1, _COMMIT_TRIES + 1):
-            try:
-                is_created = upload.commit()
-                break
-            except PutUncertain:
-                if tries == _COMMIT_TRIES:
-                    raise
-        # Refused after a lost reply: the pack's name is this launch's alone, so it is ours.
-        if not is_created and tries == 1:
-            raise StoreDamaged(
-                f"the pack {self._pack} exists already, though only this worker makes it",
-                hint="Run `perdure verify`; another program may have copied objects there.",
-            )
-        self._upload = None
+        self._uploads.start(self._pack, upload)
 
     def abandon(self) -> None:
         """Forget what was written since the last `finish`; its blocks are void.
@@ -208,6 +197,7 @@ class PackWriter:
         if self._upload is not None:
             self._upload.abort()
             self._upload = None
+        self._uploads.abandon()
         self._pending.clear()
         self.new_bytes = 0
 

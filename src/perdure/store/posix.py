@@ -23,12 +23,13 @@ import secrets
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from perdure.errors import HomeError, StoreUnavailable
 from perdure.store.driver import (
+    ALIGNMENT,
     Data,
     KeyMissing,
     Piece,
@@ -70,14 +71,23 @@ class PosixUpload:
         self._size = 0
         self._is_synced = False
         self._is_created: bool | None = None
+        self._lock = threading.Lock()
 
     @property
     def size(self) -> int:
         """How many bytes were written so far."""
         return self._size
 
-    def write(self, piece: Piece) -> None:
-        """Add ``piece`` at the end."""
+    def write(self, piece: Piece, *, aligned: bool = False) -> int:
+        """Add ``piece`` at the end; the offset at which it begins."""
+        with self._lock:
+            if aligned:
+                self._add(bytes(-self._size % ALIGNMENT))
+            offset = self._size
+            self._add(piece)
+        return offset
+
+    def _add(self, piece: Piece) -> None:
         with in_our_words("write", self._path):
             write_all(self._fd, piece, self._size)
         self._size += memoryview(piece).nbytes
@@ -206,6 +216,8 @@ class PosixDriver:
 
     appends = True
     pack_limit_bytes = _PACK_LIMIT_BYTES
+    uploads_at_once = 1
+    look_seconds = 0.0
 
     def __init__(self, root: Path, *, access: Access = PRIVATE, write: bool = True) -> None:
         self.root = root
@@ -263,6 +275,11 @@ class PosixDriver:
             except (FileNotFoundError, NotADirectoryError):
                 return
         remove_empty_folders(path.parent, self.root)
+
+    def delete_all(self, keys: Iterable[str]) -> None:
+        """Remove ``keys``, one after the other."""
+        for key in keys:
+            self.delete(key)
 
     def head(self, key: str) -> int | None:
         """The object's size."""
