@@ -121,14 +121,15 @@ class Manager:
     def _pause(self, seconds: float | None) -> None:
         """Wait for the next turn, looking at the store meanwhile."""
         left = seconds
+        look_seconds = max(LOOK_SECONDS, self._view.records.driver.look_seconds)
         while True:
-            self._between(LOOK_SECONDS if left is None else min(LOOK_SECONDS, left))
+            self._between(look_seconds if left is None else min(look_seconds, left))
             if self._orders.are_new:
                 return
             if self._has_news():
                 return
             if left is not None:
-                left -= LOOK_SECONDS
+                left -= look_seconds
                 if left <= 0:
                     return
 

@@ -96,6 +96,8 @@ class Driver(Protocol):
         pack_limit_bytes: how large an object may grow that is made of blocks.
         uploads_at_once: how many of those may be committed side by side, behind the back of who
             fills the next one; 1: its commit waits for nothing but the disk.
+        gets_at_once: how many objects a reader should ask for side by side (`get_many`); 1: it
+            gains nothing.
         look_seconds: how long who waits for something new should let pass between two looks; 0:
             a look costs nothing.
     """
@@ -104,6 +106,7 @@ class Driver(Protocol):
     appends: bool
     pack_limit_bytes: int
     uploads_at_once: int
+    gets_at_once: int
     look_seconds: float
 
     def put_if_absent(self, key: str, data: Data) -> bool:
@@ -131,6 +134,13 @@ class Driver(Protocol):
 
         Raises:
             KeyMissing: there is no such object, as far as the store shows.
+        """
+        ...
+
+    def get_many(self, keys: Iterable[str]) -> Iterator[bytes | None]:
+        """The objects, whole and in order; None for one that the store does not show.
+
+        Some may have been asked for that the caller did not come to.
         """
         ...
 
@@ -204,6 +214,15 @@ def check_key(key: str) -> str:
         msg = f"{key[:_LONGEST_KEY]!r} is no key of a store"
         raise ValueError(msg)
     return key
+
+
+def get_one_by_one(driver: Driver, keys: Iterable[str]) -> Iterator[bytes | None]:
+    """`Driver.get_many` where asking side by side gains nothing."""
+    for key in keys:
+        try:
+            yield driver.get(key)
+        except KeyMissing:
+            yield None
 
 
 def check_prefix(prefix: str) -> str:

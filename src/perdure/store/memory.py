@@ -28,6 +28,7 @@ from perdure.store.driver import (
     PutUncertain,
     check_key,
     check_prefix,
+    get_one_by_one,
     pieces,
 )
 
@@ -151,6 +152,7 @@ class MemoryDriver:
     """A store in memory; see the module for ``before``."""
 
     uploads_at_once = 1
+    gets_at_once = 1
     look_seconds = 0.0
 
     def __init__(
@@ -212,6 +214,10 @@ class MemoryDriver:
         if held is None:
             raise KeyMissing(key)
         return held[start:] if length is None else held[start : start + length]
+
+    def get_many(self, keys: Iterable[str]) -> Iterator[bytes | None]:
+        """The objects, one after the other."""
+        return get_one_by_one(self, keys)
 
     def list(self, prefix: str) -> Iterator[str]:
         """The keys below ``prefix``, sorted."""

@@ -34,6 +34,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -149,6 +150,7 @@ class ObjectDriver:
     appends = False
     pack_limit_bytes = PACK_LIMIT_BYTES
     uploads_at_once = 2
+    gets_at_once = 16
     look_seconds = 1.0
 
     def __init__(
@@ -165,6 +167,8 @@ class ObjectDriver:
         self._write = write
         self._sleep = sleep
         self._monotonic = monotonic
+        self._readers_lock = threading.Lock()
+        self._readers: ThreadPoolExecutor | None = None
 
     def put_if_absent(self, key: str, data: Data) -> bool:
         """Create ``key``; False if it exists."""
@@ -248,6 +252,22 @@ class ObjectDriver:
             return self._empty(key), 0
         raise self._error(answer, key)
 
+    def get_many(self, keys: Iterable[str]) -> Iterator[bytes | None]:
+        """The objects, up to `gets_at_once` asked for side by side."""
+        asked = [*keys]
+        if len(asked) == 1:
+            return iter([self._get_or_none(asked[0])])
+        with self._readers_lock:
+            if self._readers is None:
+                self._readers = ThreadPoolExecutor(self.gets_at_once, "perdure-reader")
+            return self._readers.map(self._get_or_none, asked)
+
+    def _get_or_none(self, key: str) -> bytes | None:
+        try:
+            return self.get(key)
+        except KeyMissing:
+            return None
+
     def list(self, prefix: str) -> Iterator[str]:
         """The keys below ``prefix``, sorted; what other programs put there is passed over."""
         check_prefix(prefix)
@@ -324,7 +344,11 @@ class ObjectDriver:
         return 0
 
     def close(self) -> None:
-        """Nothing to let go of: obstore closes idle connections itself."""
+        """End the threads that read; obstore closes idle connections itself."""
+        with self._readers_lock:
+            readers, self._readers = self._readers, None
+        if readers is not None:
+            readers.shutdown()
 
     def _refuse_unless_writing(self) -> None:
         if not self._write:

@@ -36,6 +36,7 @@ from perdure.store.driver import (
     PutUncertain,
     check_key,
     check_prefix,
+    get_one_by_one,
     pieces,
 )
 from perdure.store.posix_files import (
@@ -217,6 +218,7 @@ class PosixDriver:
     appends = True
     pack_limit_bytes = _PACK_LIMIT_BYTES
     uploads_at_once = 1
+    gets_at_once = 1
     look_seconds = 0.0
 
     def __init__(self, root: Path, *, access: Access = PRIVATE, write: bool = True) -> None:
@@ -256,6 +258,10 @@ class PosixDriver:
                 return _read_range(fd, start, size - start if length is None else length)
             finally:
                 os.close(fd)
+
+    def get_many(self, keys: Iterable[str]) -> Iterator[bytes | None]:
+        """The objects, one after the other."""
+        return get_one_by_one(self, keys)
 
     def list(self, prefix: str) -> Iterator[str]:
         """The keys below ``prefix``, sorted."""

@@ -185,6 +185,18 @@ def pieces_of_several_threads_do_not_mix(driver: Driver) -> None:
 
 
 @check
+def many_are_read_in_the_order_they_were_asked_for(driver: Driver) -> None:
+    for number in range(40):
+        driver.put(f"a/{number}", b"%d" % number)
+    keys = [f"a/{number}" for number in (7, 50, 3, *range(39, 10, -1))]
+    found = list(driver.get_many(iter(keys)))
+    assert found == [b"7", None, b"3", *(b"%d" % n for n in range(39, 10, -1))]
+    assert list(driver.get_many([])) == []
+    assert list(driver.get_many(["a/1"])) == [b"1"]
+    assert next(driver.get_many(keys)) == b"7"
+
+
+@check
 def a_large_object_is_read_whole_and_in_part(driver: Driver) -> None:
     data = bytes(range(251)) * 9000
     driver.put("a", data)
