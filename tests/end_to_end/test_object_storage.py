@@ -1,16 +1,22 @@
 """A store in a bucket, as people use it: every command, and workers that are too late."""
 
 import os
+import random
 import re
 import signal
+import threading
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from perdure.store.opening import open_store
 from support.command_line import wait_until
 from support.counting import COUNTING, numbers
+from support.faulty_proxy import Fault, answer, proxy_before
 from support.machines import Machine
 from support.object_store import BUCKET, environment_for, s3_of_its_own
+from support.roles import role_of
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +167,95 @@ def test_a_bucket_that_cannot_be_used_is_said_in_a_sentence(changed, text, bucke
     assert "hidden" not in done.stderr
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_job_over_a_bad_line_is_the_same_job(seed, bucket, s3):
+    """One request in four is lost, cut, refused for now, or done without an answer."""
+    chance, lock = random.Random(seed), threading.Lock()
+    bad = [
+        Fault.LOSE_REPLY,
+        Fault.LOSE_REQUEST,
+        Fault.CUT,
+        answer(503, "SlowDown"),
+        answer(500, "InternalError"),
+    ]
+
+    def fault(_request):
+        with lock:
+            return chance.choice(bad) if chance.random() < 0.25 else Fault.NONE
+
+    template = bucket.template(COUNTING)
+    with proxy_before(s3) as proxy:
+        bucket.environment |= environment_for(proxy.port)
+        proxy.fault = fault
+        said = bucket.suspended_at("number 2", "run", template)
+        said += bucket("run", template).stdout
+        bucket.wait_until_no_process()
+    assert numbers(said) == [0, 1, 2, 3, 4, 5]
+    bucket.environment |= environment_for(s3)
+    status = bucket.json("status", "last")
+    assert [a["outcome"] for a in status["attempts"]] == ["SUSPENDED", "SUCCEEDED"]
+    assert status["attempts"][1]["resume_status"] == "RESUMED"
+    assert "All of it is what was written" in bucket("verify").stdout
+
+
+def test_a_bucket_out_of_reach_holds_the_task_and_costs_it_nothing(bucket, s3):
+    template = bucket.template(COUNTING)
+    with proxy_before(s3) as proxy:
+        bucket.environment |= environment_for(proxy.port)
+        line = ["run", template, "-p", "N=45", "--heartbeat-seconds", "1"]
+        with bucket.running(*line) as run:
+            run.until("number 1")
+            proxy.fault = lambda _request: Fault.LOSE_REQUEST
+            wait_until(lambda: "T" in task_states(bucket), "the task is not held")
+            proxy.fault = lambda _request: Fault.NONE
+            said = run.end(expect=0)
+        bucket.wait_until_no_process()
+        status = bucket.json("status", "last")
+    assert numbers("".join(run.lines)) == list(range(45))
+    assert "State: SUCCEEDED" in said
+    assert [a["outcome"] for a in status["attempts"]] == ["SUCCEEDED"]
+
+
+def task_states(machine):
+    """What the kernel says of the task's processes: T is stopped."""
+    found = set()
+    for pid in machine.processes():
+        if role_of(pid) == "task":
+            with suppress(OSError):
+                found.add(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0])
+    return found
+
+
+def test_credentials_that_are_renewed_while_a_job_runs_are_taken(bucket, s3, tmp_path):
+    """The keys in the file expire; the job goes on with those that are put there."""
+    path = tmp_path / "credentials"
+    keys = "[default]\naws_access_key_id = {}\naws_secret_access_key = secret\n"
+    path.write_text(keys.format("old"))
+    template = bucket.template(COUNTING)
+    with proxy_before(s3) as proxy:
+        bucket.environment |= environment_for(proxy.port)
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            del bucket.environment[name]
+        bucket.environment["AWS_SHARED_CREDENTIALS_FILE"] = str(path)
+        refused = threading.Event()
+
+        def lets_in_the_new(request):
+            if request.access_key == "new":
+                return Fault.NONE
+            refused.set()
+            return answer(400, "ExpiredToken")
+
+        with bucket.running("run", template) as run:
+            run.until("number 1")
+            proxy.fault = lets_in_the_new
+            assert refused.wait(60)
+            path.write_text(keys.format("new"))
+            said = run.end(expect=0)
+        bucket.wait_until_no_process()
+    assert "State: SUCCEEDED" in said
+    assert numbers("".join(run.lines)) == list(range(6))
+
+
 def test_a_worker_that_slept_while_another_machine_went_on_adds_nothing(tmp_path, s3, url, look):
     """The first machine freezes whole and wakes when the job has ended elsewhere."""
     line = ["--store", url, "--key", "mine", "--heartbeat-seconds", "1", "-p", "N=8"]
@@ -196,6 +291,4 @@ def objects(driver):
 
 
 def workers_of(machine):
-    from support.roles import role_of
-
     return [pid for pid in machine.processes() if role_of(pid) in ("worker", "task", "keeper")]

@@ -134,9 +134,17 @@ class Manager:
                     return
 
     def _has_news(self) -> bool:
-        """Whether a launch ended or the job's log grew since the last turn was begun."""
-        self._view.refresh()
-        return self._facts() != self._known
+        """Whether a launch ended or the job's log grew since the last turn was begun.
+
+        A store that is out of reach says nothing: the work goes on, and so does the waiting.
+        """
+        try:
+            self._view.refresh()
+            return self._facts() != self._known
+        except PerdureError as error:
+            if error.is_permanent:
+                raise
+            return False
 
     def _facts(self) -> tuple[int, int]:
         """How far the job's log was read, and how many launches ended or died."""

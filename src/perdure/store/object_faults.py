@@ -51,7 +51,9 @@ _NOT_DONE_CODES = frozenset(
 _CREDENTIAL_SOURCE = re.compile(
     r"performing token request|External \w+ credential provider|http://169\.254\.\d+\.\d+[:/]"
 )
+_EXISTS_CODES = frozenset({"BlobAlreadyExists", "PreconditionFailed"})
 _EXISTS_STATUS = 412
+_CONFLICT_STATUS = 409
 _RANGE_STATUS = 416
 
 
@@ -85,11 +87,13 @@ class Answer(Struct, frozen=True, kw_only=True):
         fault: what went wrong.
         said: the same in words that hold no secret.
         is_timeout: the request was given up before it was answered.
+        is_doubtful: the store spoke of a conflict, which need not be an object that is there.
     """
 
     fault: Fault
     said: str
     is_timeout: bool = False
+    is_doubtful: bool = False
 
 
 def understand(error: BaseException) -> Answer:
@@ -100,7 +104,12 @@ def understand(error: BaseException) -> Answer:
     code = _text(_CODE.search(head))
     fault = _fault(type(error).__name__, status, code, text)
     is_timeout = status is None and "Timeout" in _KIND.findall(text)
-    return Answer(fault=fault, said=_said(head, status, code, text), is_timeout=is_timeout)
+    return Answer(
+        fault=fault,
+        said=_said(head, status, code, text),
+        is_timeout=is_timeout,
+        is_doubtful=status == _CONFLICT_STATUS and code not in _EXISTS_CODES,
+    )
 
 
 def _fault(name: str, status: int | None, code: str, text: str) -> Fault:
@@ -114,8 +123,7 @@ def _fault(name: str, status: int | None, code: str, text: str) -> Fault:
     if code in _NOT_DONE_CODES or status == 429:
         return Fault.NOT_DONE
     if name in ("AlreadyExistsError", "PreconditionError") or status == _EXISTS_STATUS:
-        # S3 says 409 also where two creates met and neither was done (the code says it, but a
-        # HEAD has no body); the others say 409 for what exists. The caller looks.
+        # obstore takes every 409 for "exists"; who is told so looks where it is doubtful.
         return Fault.EXISTS
     if status == _RANGE_STATUS or "Wanted range starting at" in text:
         return Fault.RANGE

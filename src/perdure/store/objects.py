@@ -15,9 +15,9 @@ create may be repeated, too, and then
 - ``exists`` behind a try of unknown outcome: ours or not, nobody here can tell: `PutUncertain`,
   and the caller, who knows its own bytes, puts again, reads, and decides.
 
-How long it takes. A small request may take 5 s, and is tried for 8 s: a worker must notice within
-two heartbeats that the store is out of reach. Bulk (packs, large manifests) may take a minute, then
-four, then sixteen, for slow lines.
+How long it takes. A small request may take 5 s, and is tried for 5 s, or twice: a worker must
+notice within two heartbeats that the store is out of reach. Bulk (packs, large manifests) may take
+a minute, then four, then sixteen, for slow lines.
 
 Credentials that are refused are read again, twice a call; when they stay refused the call fails as
 if the store were out of reach, so that nothing is lost before somebody renews them.
@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
-from perdure.errors import HomeError, OutOfSpace, StoreUnavailable
+from perdure.errors import HomeError, OutOfSpace, StoreUnavailable, UsageError
 from perdure.store.driver import (
     ALIGNMENT,
     Data,
@@ -83,7 +83,7 @@ class Patience(Struct, frozen=True, kw_only=True):
     is_bulk: bool = False
 
 
-SMALL = Patience(timeouts=(5.0, 5.0), seconds=8.0)
+SMALL = Patience(timeouts=(5.0, 5.0), seconds=5.0)
 BULK = Patience(timeouts=(60.0, 240.0, 960.0), seconds=30.0, is_bulk=True)
 #: For who tries again anyway, with something newer.
 ONCE = Patience(timeouts=(5.0,), seconds=0.0)
@@ -181,26 +181,27 @@ class ObjectDriver:
         tries = self._tries(_patience(len(whole)))
         is_uncertain = False
         while True:
-            answer = self._try(
-                tries, lambda client: client.put(key, whole, mode="create", use_multipart=False)
-            )
-            match answer:
-                case Answer(fault=Fault.EXISTS) if is_uncertain:
-                    raise PutUncertain(key)
-                case Answer(fault=Fault.EXISTS):
-                    return False
-                case Answer(fault=Fault.UNKNOWN):
-                    is_uncertain = True
-                case Answer(fault=fault) if not is_uncertain and fault is not Fault.NOT_DONE:
-                    raise self._error(answer, key)
-                case Answer():
-                    pass
-                case _:
-                    return True
-            if not tries.again(answer):
-                if is_uncertain:
-                    raise PutUncertain(key)
-                raise self._error(answer, key)
+            answer = self._try_to_create(tries, key, whole)
+            if answer is None:
+                return True
+            if answer.fault is Fault.EXISTS and not is_uncertain:
+                return False
+            is_uncertain = is_uncertain or answer.fault is Fault.UNKNOWN
+            may_work = answer.fault in (Fault.UNKNOWN, Fault.NOT_DONE)
+            if not may_work or not tries.again(answer):
+                # Once a try of unknown outcome was made no other failure says what became of it.
+                raise PutUncertain(key) if is_uncertain else self._error(answer, key)
+
+    def _try_to_create(self, tries: "_Tries", key: str, whole: Piece) -> Answer | None:
+        """One request to create ``key``; None: it was done."""
+        answer = self._try(
+            tries, lambda client: client.put(key, whole, mode="create", use_multipart=False)
+        )
+        if not isinstance(answer, Answer):
+            return None
+        if answer.is_doubtful and self.head(key) is None:
+            return Answer(fault=Fault.NOT_DONE, said=answer.said)
+        return answer
 
     def put(self, key: str, data: Data, *, in_place: bool = False) -> None:
         """Replace ``key``; with ``in_place`` it is tried once, for who tries again anyway."""
@@ -380,7 +381,12 @@ class ObjectDriver:
     def _try(self, tries: "_Tries", do: "Callable[[Client], _T]") -> _T | Answer:
         """One request; sent again only where nothing was done for want of credentials."""
         for renewal in range(_RENEWALS + 1):
-            client = self._clients.of(tries.timeout_seconds)
+            try:
+                client = self._clients.of(tries.timeout_seconds)
+            except UsageError as error:
+                if not renewal:
+                    raise
+                return Answer(fault=Fault.CREDENTIALS, said=error.message)
             try:
                 return do(client)
             except Exception as error:

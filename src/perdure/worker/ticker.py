@@ -126,6 +126,7 @@ class Ticker:
         try:
             new = self._with.records.refresh()
         except PerdureError:
+            now = self._with.clock.monotonic()  # a store may take its time to say nothing
             if now - self._seen_at > HOLD_AFTER_INTERVALS * self._with.interval_seconds:
                 self._hold("the store is out of reach")
             return

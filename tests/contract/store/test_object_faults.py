@@ -80,6 +80,8 @@ def answer_to(call, store):
         (PUT, 412, "PreconditionFailed", Fault.EXISTS),
         (PUT, 409, "BlobAlreadyExists", Fault.EXISTS),
         (PUT, 409, "ConditionalRequestConflict", Fault.NOT_DONE),
+        (PUT, 409, "", Fault.EXISTS),
+        (PUT, 409, "BlobBeingRehydrated", Fault.EXISTS),
         (PUT, 429, "TooManyRequests", Fault.NOT_DONE),
         (PUT, 400, "RequestTimeout", Fault.NOT_DONE),
         (PUT, 503, "SlowDown", Fault.UNKNOWN),
@@ -109,6 +111,7 @@ def test_an_answer_is_understood(call, status, code, fault):
         found = answer_to(call, store_at(endpoint))
     assert found.fault is fault
     assert not found.is_timeout
+    assert found.is_doubtful is (status == 409 and code != "BlobAlreadyExists")
     assert str(status) in found.said or status == 301
 
 

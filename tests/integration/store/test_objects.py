@@ -130,6 +130,14 @@ def test_a_conflict_of_creates_is_no_refusal(proxy, driver):
     assert driver.put_if_absent("a", b"ours") is True
 
 
+def test_a_conflict_whose_reason_is_unknown_is_looked_into(proxy, driver):
+    proxy.fault = once(answer(409, "SomethingElse"))
+    assert driver.put_if_absent("a", b"ours") is True
+    proxy.fault = once(answer(409, "SomethingElse"))
+    assert driver.put_if_absent("a", b"again") is False
+    assert driver.get("a") == b"ours"
+
+
 def test_a_late_request_does_no_harm(proxy, driver, monkeypatch):
     """The first try is held until the second one was done: then it is refused."""
     second_is_done, first_has_landed = threading.Event(), threading.Event()
