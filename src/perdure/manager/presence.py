@@ -124,7 +124,7 @@ class Presence:
             first = counter
             if stillness.observe("manager", counter):
                 return
-            time.sleep(_OBSERVE_SECONDS)
+            time.sleep(max(_OBSERVE_SECONDS, self._driver.look_seconds))
 
     def _busy(self, described: Mapping[str, Any]) -> HomeBusy:
         who = f"process {described.get('pid', '?')} on {described.get('host', 'this host')}"
