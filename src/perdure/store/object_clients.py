@@ -139,6 +139,14 @@ class Clients:
                 self._made[timeout_seconds] = client
             return client
 
+    def check(self) -> None:
+        """Whether clients can be made; asks the store nothing.
+
+        Raises:
+            UsageError: as `of`.
+        """
+        self._make(self._place, 1.0, 0)
+
     def renew(self, refused: "Client") -> None:
         """Read credentials again: those of ``refused`` were not accepted.
 

@@ -16,8 +16,8 @@ create may be repeated, too, and then
   and the caller, who knows its own bytes, puts again, reads, and decides.
 
 How long it takes. A small request may take 5 s, and is tried for 5 s, or twice: a worker must
-notice within two heartbeats that the store is out of reach. Bulk (packs, large manifests) may take
-a minute, then four, then sixteen, for slow lines.
+notice within two heartbeats that the store is out of reach. A pack may take a minute, then four,
+then sixteen, for slow lines; a block or a page of a list half a minute, then two.
 
 Credentials that are refused are read again, twice a call; when they stay refused the call fails as
 if the store were out of reach, so that nothing is lost before somebody renews them.
@@ -84,7 +84,9 @@ class Patience(Struct, frozen=True, kw_only=True):
 
 
 SMALL = Patience(timeouts=(5.0, 5.0), seconds=5.0)
-BULK = Patience(timeouts=(60.0, 240.0, 960.0), seconds=30.0, is_bulk=True)
+SENDING = Patience(timeouts=(60.0, 240.0, 960.0), seconds=30.0, is_bulk=True)
+#: A block, a page of a list: 4 MiB at most, and a person or a worker's main thread waits for it.
+READING = Patience(timeouts=(30.0, 120.0), seconds=30.0, is_bulk=True)
 #: For who tries again anyway, with something newer.
 ONCE = Patience(timeouts=(5.0,), seconds=0.0)
 
@@ -178,7 +180,7 @@ class ObjectDriver:
         """The same for bytes that are in one piece; they are not copied."""
         check_key(key)
         self._refuse_unless_writing()
-        tries = self._tries(_patience(len(whole)))
+        tries = self._tries(_sending(len(whole)))
         is_uncertain = False
         while True:
             answer = self._try_to_create(tries, key, whole)
@@ -199,8 +201,13 @@ class ObjectDriver:
         )
         if not isinstance(answer, Answer):
             return None
-        if answer.is_doubtful and self.head(key) is None:
-            return Answer(fault=Fault.NOT_DONE, said=answer.said)
+        if answer.is_doubtful:
+            try:
+                is_there = self.head(key) is not None
+            except HomeError:
+                return Answer(fault=Fault.UNKNOWN, said=answer.said)
+            if not is_there:
+                return Answer(fault=Fault.NOT_DONE, said=answer.said)
         return answer
 
     def put(self, key: str, data: Data, *, in_place: bool = False) -> None:
@@ -208,7 +215,7 @@ class ObjectDriver:
         check_key(key)
         self._refuse_unless_writing()
         whole = _joined(data)
-        tries = self._tries(ONCE if in_place else _patience(len(whole)))
+        tries = self._tries(ONCE if in_place else _sending(len(whole)))
         answer = self._until_done(
             tries, lambda client: client.put(key, whole, mode="overwrite", use_multipart=False)
         )
@@ -244,7 +251,7 @@ class ObjectDriver:
             found = client.get(key, options={"range": (start, start + length)})
             return found.bytes().to_bytes(), int(found.meta["size"])
 
-        answer = self._until_done(self._tries(_patience(length)), read)
+        answer = self._until_done(self._tries(_reading(length)), read)
         if not isinstance(answer, Answer):
             return answer
         if answer.fault is Fault.MISSING:
@@ -301,7 +308,7 @@ class ObjectDriver:
         if not checked:
             return
         answer = self._until_done(
-            self._tries(SMALL if len(checked) == 1 else BULK),
+            self._tries(SMALL if len(checked) == 1 else READING),
             lambda client: client.delete(checked),
         )
         if not isinstance(answer, Answer):
@@ -363,7 +370,7 @@ class ObjectDriver:
 
     def _done(self, do: "Callable[[Client], _T]", key: str) -> _T:
         """What ``do`` gives; any fault is an error."""
-        answer = self._until_done(self._tries(BULK), do)
+        answer = self._until_done(self._tries(READING), do)
         if isinstance(answer, Answer):
             raise self._error(answer, key)
         return answer
@@ -383,9 +390,7 @@ class ObjectDriver:
         for renewal in range(_RENEWALS + 1):
             try:
                 client = self._clients.of(tries.timeout_seconds)
-            except UsageError as error:
-                if not renewal:
-                    raise
+            except UsageError as error:  # the environment is no more what it was at opening
                 return Answer(fault=Fault.CREDENTIALS, said=error.message)
             try:
                 return do(client)
@@ -479,9 +484,14 @@ class _Tries:
         return True
 
 
-def _patience(size: int) -> Patience:
-    """For a call that moves ``size`` bytes."""
-    return SMALL if size < _BULK_BYTES else BULK
+def _sending(size: int) -> Patience:
+    """For sending so many bytes."""
+    return SMALL if size < _BULK_BYTES else SENDING
+
+
+def _reading(size: int) -> Patience:
+    """For reading so many bytes."""
+    return SMALL if size < _BULK_BYTES else READING
 
 
 def _joined(data: Data) -> Piece:

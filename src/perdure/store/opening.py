@@ -147,7 +147,9 @@ def _driver_for(url: str, *, write: bool, create: bool, share: bool) -> Driver:
                 raise UsageError(
                     f"{url} cannot be shared by a mode", hint="Use the bucket's access rules."
                 )
-            return ObjectDriver(Clients(parse_place(url)), url=url, write=write)
+            clients = Clients(parse_place(url))
+            clients.check()
+            return ObjectDriver(clients, url=url, write=write)
         case _:
             raise UsageError(
                 f"{scheme}:// is no kind of store",

@@ -57,7 +57,7 @@ def driver(proxy, url):
 @pytest.fixture
 def other(driver, s3, url, monkeypatch):
     """Somebody else, who reaches the store without the proxy; made after `driver`."""
-    for timeout in (*objects.SMALL.timeouts, *objects.BULK.timeouts):
+    for timeout in (*objects.SMALL.timeouts, *objects.SENDING.timeouts, 30.0):
         driver._clients.of(timeout)  # made now, it does not look into the environment again
     for name, value in environment_for(s3).items():
         monkeypatch.setenv(name, value)
@@ -138,6 +138,19 @@ def test_a_conflict_whose_reason_is_unknown_is_looked_into(proxy, driver):
     assert driver.get("a") == b"ours"
 
 
+def test_a_conflict_that_cannot_be_looked_into_leaves_it_open(proxy, driver):
+    """The try before it may have taken effect: no other failure says that it did not."""
+
+    def fault(request):
+        if request.method == "HEAD":
+            return answer(403, "AccessDenied")
+        return Fault.LOSE_REPLY if len(proxy.puts()) == 1 else answer(409, "SomethingElse")
+
+    proxy.fault = fault
+    with pytest.raises(PutUncertain):
+        driver.put_if_absent("a", b"ours")
+
+
 def test_a_late_request_does_no_harm(proxy, driver, monkeypatch):
     """The first try is held until the second one was done: then it is refused."""
     second_is_done, first_has_landed = threading.Event(), threading.Event()
@@ -163,7 +176,7 @@ def test_a_late_request_does_no_harm(proxy, driver, monkeypatch):
 def test_a_line_that_is_too_slow_for_one_timeout_is_given_a_longer_one(proxy, driver, monkeypatch):
     given_up = threading.Event()
     monkeypatch.setattr(
-        objects, "BULK", objects.Patience(timeouts=(0.3, 60.0), seconds=60.0, is_bulk=True)
+        objects, "SENDING", objects.Patience(timeouts=(0.3, 60.0), seconds=60.0, is_bulk=True)
     )
 
     def fault(request):
@@ -393,6 +406,17 @@ def test_credentials_that_nobody_renews_are_said_and_renewed_ones_are_taken(
     assert not caught.value.is_permanent
     credentials.write_text(CREDENTIALS.format(key="new"))
     assert driver.put_if_absent("a", b"1") is True
+
+
+def test_an_environment_that_is_broken_while_a_store_is_open_is_no_end(proxy, driver, monkeypatch):
+    driver.put("a", b"1")
+    proxy.fault = lambda _request: answer(403, "InvalidAccessKeyId")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "no")
+    with pytest.raises(StoreUnavailable, match="not encrypted"):
+        driver.put_if_absent("b", b"2")
+    proxy.fault = lambda _request: Fault.NONE
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    assert driver.put_if_absent("b", b"2") is True
 
 
 def test_no_credentials_at_all_are_one_sentence(proxy, driver, monkeypatch):
