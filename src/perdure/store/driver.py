@@ -8,7 +8,8 @@ Rules that every driver keeps, held to them by ``tests/contract/store``:
 - a put whose outcome cannot be known raises `PutUncertain`: put the same again until it is known.
 
 Beside the six calls there are conveniences: `Driver.children` (a listing that stops at the next
-slash), `Driver.upload` (an object written piece by piece, so that nobody holds a big one in
+slash), `Driver.get_many` and `Driver.delete_all` (side by side, or in one request, where that is
+faster), `Driver.upload` (an object written piece by piece, so that nobody holds a big one in
 memory), and, for a folder only, `Driver.append` with `Driver.sync` for journals.
 
 Source: docs/store-format.md "Drivers".
