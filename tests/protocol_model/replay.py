@@ -7,11 +7,11 @@ catches) at the first call that has none. Places are kept in a tree, so that eac
 once, however many states of the world it occurs in.
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.store.driver import KeyMissing, PutUncertain
+from perdure.store.driver import KeyMissing, PutUncertain, get_one_by_one
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class World:
     appends = True
     url = "memory://model"
     pack_limit_bytes = 1 << 20
+    gets_at_once = 1
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -86,6 +87,9 @@ class World:
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         return self.ask("get", key, start)
+
+    def get_many(self, keys: Iterable[str]) -> Iterator[bytes | None]:
+        return get_one_by_one(self, keys)
 
     def head(self, key: str) -> int | None:
         return self.ask("head", key)

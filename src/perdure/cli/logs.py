@@ -110,8 +110,13 @@ def _follow(
 
     watching = Watching(looked, document, view=view)
     was_told = False
+    look_at = 0.0
     while True:
-        found = watching.status()
+        # The outputs are files of this host; a look at the store may be a request.
+        now = time.monotonic()
+        if now >= look_at:
+            look_at = now + watching.look_seconds
+            found = watching.status()
         for attempt in logged_attempts(view, wanted):
             shown.new(attempt)
         if found.status.state.is_final or found.status.state.value == "SUSPENDED":

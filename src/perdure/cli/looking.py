@@ -4,6 +4,7 @@ Nothing is written but the cache, and that only where it can be: these commands 
 one may only read. The job's template is loaded only where its outline was not kept.
 """
 
+import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from perdure.cli.naming import find_job
 from perdure.cli.places import Places
 from perdure.clock import Clock, SystemClock, pause
 from perdure.database.cache import Cache, CachedFacts
+from perdure.errors import PerdureError
 from perdure.manager.facts import FACTS_VERSION, JobFacts, from_json
 from perdure.manager.job_status import JobStatus, status_now
 from perdure.manager.positions import Positions, is_current, positions_from_json
@@ -104,7 +106,14 @@ class Looked(Struct, frozen=True, kw_only=True):
 
 
 class Watching:
-    """Looks at one job again and again; reads only what is new. For one thread."""
+    """Looks at one job again and again; reads only what is new. For one thread.
+
+    Once the job was seen, a store that is out of reach for a while is waited for: that is said on
+    standard error, and the status stays what it was.
+
+    Attributes:
+        look_seconds: how long to wait between two looks, at least.
+    """
 
     def __init__(
         self, looked: Looked, document: JobDocument, *, view: "JobView | None" = None
@@ -113,9 +122,25 @@ class Watching:
         self._document = document
         self._view = view if view is not None else looked.view(document)
         self._known: tuple[JobFacts, Positions] | None = None
+        self._last: JobStatus | None = None
+        self._is_away = False
+        self.look_seconds = looked.store.driver.look_seconds
 
     def status(self) -> JobStatus:
-        """The status now."""
+        """The status now, as far as the store can be reached."""
+        try:
+            self._last = self._look()
+        except PerdureError as error:
+            if self._last is None or error.is_permanent:
+                raise
+            if not self._is_away:
+                print(f"perdure: {error.message}; it is waited for", file=sys.stderr, flush=True)
+            self._is_away = True
+        else:
+            self._is_away = False
+        return self._last
+
+    def _look(self) -> JobStatus:
         from perdure.manager.facts_reading import read_facts
 
         driver, document = self._looked.store.driver, self._document

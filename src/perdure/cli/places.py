@@ -55,7 +55,7 @@ class Places(Struct, frozen=True, kw_only=True):
             HomeError, FormatTooNew, StoreDamaged: it cannot be used.
         """
         try:
-            if create and "://" not in self.store_url:
+            if create:
                 _make_private(self.home)
             return open_store(self.store_url, write=write, create=create)
         except OSError as error:

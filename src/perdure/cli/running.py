@@ -76,8 +76,8 @@ def run_job(
             _told(f"job {submitted.document.job} keeps what it was submitted with of: {told}")
     elif submitted.before is not None:
         _told(f"job {submitted.before.job} of this line has ended; this is a new one")
-    if submitted.is_new and (told := told_at_submit(submitted.document.options)) is not None:
-        _told(told)
+    if submitted.is_new and (policy := told_at_submit(submitted.document.options)) is not None:
+        _told(policy)
     view = view_of(store, submitted.document, job, engine)
     managed = Managed(places=where, store=store, view=view, engine=engine)
 

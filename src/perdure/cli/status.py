@@ -111,7 +111,7 @@ def _wait(looked: Looked, document: JobDocument, timeout: float | None) -> tuple
         now = time.monotonic()
         if deadline is not None and now >= deadline:
             return found, False
-        pause = max(_LOOK_SECONDS, (now - began) / _LOOKING_SHARE)
+        pause = max(_LOOK_SECONDS, watching.look_seconds, (now - began) / _LOOKING_SHARE)
         time.sleep(pause if deadline is None else min(pause, deadline - now))
 
 

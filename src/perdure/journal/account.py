@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct, field
 
 from perdure.journal.journal_format import LINE_LIMIT_BYTES, JournalRecord, Kind, parse
-from perdure.journal.medium import Medium, read_from
+from perdure.journal.medium import Medium, Row, read_from
 
 #: So much of a journal is parsed at once, or where not one line fits in: a bit more than the
 #: longest that there can be.
@@ -67,6 +67,7 @@ class LaunchAccount:
         self.is_closed = False
         self.length = 0
         self.damaged_at: int | None = None
+        self._row = Row()
 
     def read_on(
         self, medium: Medium, key: str, *, fence: int | None = None, fresh: bool = False
@@ -90,7 +91,7 @@ class LaunchAccount:
         """
         if self.damaged_at is not None or (fence is not None and self.length >= fence):
             return
-        data = memoryview(read_from(medium, key, self.length, fresh=fresh))
+        data = memoryview(read_from(medium, key, self.length, fresh=fresh, row=self._row))
         position, size = 0, _PIECE_BYTES
         while position < len(data) and (fence is None or self.length < fence):
             began_at = self.length

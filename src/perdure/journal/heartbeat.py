@@ -46,10 +46,11 @@ class Heartbeat:
 
 def read_heartbeat(medium: Medium, key: str) -> Mapping[str, Any] | None:
     """What a launch last said, or None where it said nothing that can be read."""
-    if medium.head(key) is None:
+    (data,) = medium.get_many([key])
+    if data is None:
         return None
     try:
-        heartbeat = json.loads(medium.get(key))
+        heartbeat = json.loads(data)
     except ValueError:
         return None
     return heartbeat if isinstance(heartbeat, dict) else None

@@ -20,7 +20,7 @@ from perdure.manager.facts import (
 )
 from perdure.manager.job_view import JobView
 from perdure.manager.labels import task_label
-from perdure.manager.positions import Positions, journal_size, lineage_name
+from perdure.manager.positions import Positions, journal_mark, lineage_name
 from perdure.manager.step_view import StepView, Watched
 from perdure.policy.resuming import Held, Start
 from perdure.policy.states import Counts, State, waiting_status
@@ -43,13 +43,13 @@ def read_facts(view: JobView, *, every_attempt: bool = False) -> tuple[JobFacts,
         every_attempt: list all attempts, however many there are.
     """
     view.records.refresh()
-    # Sizes before reading: see `perdure.manager.positions`.
-    sizes = {
-        launch: journal_size(view.records.driver, view.document.job, launch)
+    # Marks before reading: see `perdure.manager.positions`.
+    marks = {
+        launch: journal_mark(view.records.driver, view.document.job, launch)
         for launch in view.records.state.launches
     }
     view.refresh()
-    return _Reading(view, every_attempt=every_attempt).facts(sizes)
+    return _Reading(view, every_attempt=every_attempt).facts(marks)
 
 
 class _Listed(Struct):
@@ -72,7 +72,7 @@ class _Reading:
         self._is_whole = every_attempt or total <= EVERY_ATTEMPT_TASKS
         self._listed = _Listed()
 
-    def facts(self, sizes: dict[LaunchId, int]) -> tuple[JobFacts, Positions]:
+    def facts(self, marks: dict[LaunchId, int]) -> tuple[JobFacts, Positions]:
         view = self._view
         for step in view.steps.values():
             self._list_watched(step)
@@ -93,13 +93,13 @@ class _Reading:
             reason=str(entry.header.get("reason", "")) if settled and entry else "",
             damage=tuple(self._damage()),
         )
-        return facts, self._positions(sizes)
+        return facts, self._positions(marks)
 
-    def _positions(self, sizes: dict[LaunchId, int]) -> Positions:
+    def _positions(self, marks: dict[LaunchId, int]) -> Positions:
         records = self._view.records
         return Positions(
             log=records.log.last,
-            journals={launch: sizes.get(launch, 0) for launch in records.state.launches},
+            journals={launch: marks.get(launch, 0) for launch in records.state.launches},
             shares={str(key): len(records.shares_read(key)) for key in self._view.steps},
             lineages=self._listed.lineages,
         )

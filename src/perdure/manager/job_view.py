@@ -97,13 +97,23 @@ class JobView:
     def refresh(self) -> None:
         """Read everything on."""
         self.records.refresh()
-        for view in self.steps.values():
-            self.records.shares(view.key)
+        at_work = self._steps_at_work()
+        for step in at_work:
+            self.records.shares(step)
         for launch in self.records.state.launches:
             self._read_journal(launch)
+        # Who has ended since its step's shares were read may have taken one in between.
+        for step in at_work - self._steps_at_work():
+            self.records.shares(step)
         for view in self.steps.values():
             view.sweep(self.has_ended)
             view.read_watched(self.has_ended)
+
+    def _steps_at_work(self) -> set[StepKey]:
+        """Steps with a launch that is not known to have ended: only launches take shares."""
+        launches = self.records.state.launches.values()
+        steps = {intent.step for intent in launches if intent.launch not in self._gone}
+        return steps & self.steps.keys()
 
     def _read_journal(self, launch: LaunchId) -> None:
         """Fold what a launch's journal says anew into its step."""

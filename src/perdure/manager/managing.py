@@ -121,21 +121,30 @@ class Manager:
     def _pause(self, seconds: float | None) -> None:
         """Wait for the next turn, looking at the store meanwhile."""
         left = seconds
+        look_seconds = max(LOOK_SECONDS, self._view.records.driver.look_seconds)
         while True:
-            self._between(LOOK_SECONDS if left is None else min(LOOK_SECONDS, left))
+            self._between(look_seconds if left is None else min(look_seconds, left))
             if self._orders.are_new:
                 return
             if self._has_news():
                 return
             if left is not None:
-                left -= LOOK_SECONDS
+                left -= look_seconds
                 if left <= 0:
                     return
 
     def _has_news(self) -> bool:
-        """Whether a launch ended or the job's log grew since the last turn was begun."""
-        self._view.refresh()
-        return self._facts() != self._known
+        """Whether a launch ended or the job's log grew since the last turn was begun.
+
+        A store that is out of reach says nothing: the work goes on, and so does the waiting.
+        """
+        try:
+            self._view.refresh()
+            return self._facts() != self._known
+        except PerdureError as error:
+            if error.is_permanent:
+                raise
+            return False
 
     def _facts(self) -> tuple[int, int]:
         """How far the job's log was read, and how many launches ended or died."""

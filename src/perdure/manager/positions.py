@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from perdure.journal.medium import length
+from perdure.journal.medium import mark
 from perdure.store import layout
 from perdure.store.driver import Driver
 from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
@@ -23,7 +23,7 @@ class Positions(Struct, frozen=True, kw_only=True):
 
     Attributes:
         log: number of the job log's last record.
-        journals: size of each launch's journal.
+        journals: mark of each launch's journal (see `perdure.journal.medium.mark`).
         shares: number of the last share by step.
         lineages: number of the last record by ``STEP/TASK``.
     """
@@ -62,8 +62,8 @@ def is_current(driver: Driver, job: JobId, known: Positions) -> bool:
     """Whether nothing was added since, as far as the store shows."""
     if _has_more(driver, layout.job_log(job), known.log):
         return False
-    for launch, size in known.journals.items():
-        if journal_size(driver, job, LaunchId(launch)) != size:
+    for launch, read in known.journals.items():
+        if journal_mark(driver, job, LaunchId(launch), read) != read:
             return False
     for step, number in known.shares.items():
         if _has_more(driver, layout.shares(job, StepKey(int(step))), number):
@@ -76,9 +76,9 @@ def is_current(driver: Driver, job: JobId, known: Positions) -> bool:
     return True
 
 
-def journal_size(driver: Driver, job: JobId, launch: LaunchId) -> int:
-    """How many bytes a launch's journal has; 0 for none."""
-    return length(driver, layout.journal(job, launch))
+def journal_mark(driver: Driver, job: JobId, launch: LaunchId, known: int = 0) -> int:
+    """A number that is greater after each growth of a launch's journal; 0 for none."""
+    return mark(driver, layout.journal(job, launch), known)
 
 
 def _has_more(driver: Driver, log: str, last: int) -> bool:

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from perdure.clock import Clock
-from perdure.errors import HomeBusy, HomeError, OutOfSpace
+from perdure.errors import HomeBusy, HomeError, OutOfSpace, StoreUnavailable
 from perdure.journal.heartbeat import Heartbeat, Stillness, read_heartbeat
 from perdure.store import layout
 from perdure.store.driver import Driver
@@ -70,7 +70,8 @@ class Presence:
         except BaseException:
             self._drop_lock()
             raise
-        self._say()
+        with suppress(StoreUnavailable):  # the next beat says it; a bad line is no reason to leave
+            self._say()
         self._thread.start()
         return self
 
@@ -123,7 +124,7 @@ class Presence:
             first = counter
             if stillness.observe("manager", counter):
                 return
-            time.sleep(_OBSERVE_SECONDS)
+            time.sleep(max(_OBSERVE_SECONDS, self._driver.look_seconds))
 
     def _busy(self, described: Mapping[str, Any]) -> HomeBusy:
         who = f"process {described.get('pid', '?')} on {described.get('host', 'this host')}"

@@ -21,7 +21,7 @@ from perdure.manager.selection import selected_steps, selected_tasks
 from perdure.manager.stored_jobs import key_holder
 from perdure.policy.resources import Host, unsatisfiable
 from perdure.store import layout
-from perdure.store.driver import Driver
+from perdure.store.driver import Driver, PutUncertain
 from perdure.store.job_document import JobDocument
 from perdure.store.layout import JobId
 from perdure.store.log import Entry, Log
@@ -30,6 +30,7 @@ from perdure.template.outline import JobOutline
 
 #: How many jobs may have had one key.
 _KEY_LOG_LIMIT = 100_000
+_PUT_TRIES = 5
 
 
 class Submitted(Struct, frozen=True, kw_only=True):
@@ -97,7 +98,7 @@ def submit(
     document = replace(document, submitted_at=to_text(clock.now()))
     name = _name(document)
     if name is None:
-        _put(driver, document)
+        _put(driver, document, pause)
         return Submitted(document=document, is_new=True)
     log = Log(driver, layout.name_log(name), clock=clock, pause=pause)
     only_open = again or document.key is None
@@ -107,7 +108,7 @@ def submit(
         if known is not None and not (only_open and is_settled(driver, known.job, clock, pause)):
             _check_same(document, known)
             return Submitted(document=known, is_new=False)
-        _put(driver, document)
+        _put(driver, document, pause)
         record = {"kind": "key", "name": document.key, "job": document.job}
         if isinstance(log.append(record), Entry):
             return Submitted(document=document, is_new=True, before=known)
@@ -166,10 +167,20 @@ def _job_of(driver: Driver, log: Log) -> JobDocument | None:
     return key_holder(driver, log)
 
 
-def _put(driver: Driver, document: JobDocument) -> None:
+def _put(driver: Driver, document: JobDocument, pause: Callable[[int], None]) -> None:
+    """Put the job's record, whose id is this submission's alone: refused, it is there already."""
     header = {
         **document.to_header(),
         "id": secrets.token_hex(16),
         "at": document.submitted_at,
     }
-    driver.put_if_absent(layout.job_record(document.job), encode_record(header))
+    data = encode_record(header)
+    for tries in range(1, _PUT_TRIES + 1):
+        try:
+            driver.put_if_absent(layout.job_record(document.job), data)
+        except PutUncertain:
+            if tries == _PUT_TRIES:
+                raise
+            pause(tries)
+        else:
+            return

@@ -68,8 +68,7 @@ def delete_pruned(
     named = set(pruned)
     there = [pack for pack in listed_packs(driver, packs) if pack in named]
     gone = [pack for pack in there if pack not in needed]
-    for pack in gone:
-        driver.delete(layout.pack_key(packs, pack))
+    driver.delete_all(layout.pack_key(packs, pack) for pack in gone)
     return Deleted(packs=tuple(gone), still_needed=tuple(sorted(named & needed)))
 
 
@@ -81,9 +80,9 @@ def remove_job(driver: Driver, job: JobId) -> int:
     driver.delete(layout.job_record(job))
     removed = 1
     for prefix in (layout.job_prefix(job), layout.lineages_prefix(job)):
-        for key in list(driver.list(prefix)):
-            driver.delete(key)
-            removed += 1
+        keys = list(driver.list(prefix))
+        driver.delete_all(keys)
+        removed += len(keys)
     return removed
 
 

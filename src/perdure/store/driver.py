@@ -8,7 +8,8 @@ Rules that every driver keeps, held to them by ``tests/contract/store``:
 - a put whose outcome cannot be known raises `PutUncertain`: put the same again until it is known.
 
 Beside the six calls there are conveniences: `Driver.children` (a listing that stops at the next
-slash), `Driver.upload` (an object written piece by piece, so that nobody holds a big one in
+slash), `Driver.get_many` and `Driver.delete_all` (side by side, or in one request, where that is
+faster), `Driver.upload` (an object written piece by piece, so that nobody holds a big one in
 memory), and, for a folder only, `Driver.append` with `Driver.sync` for journals.
 
 Source: docs/store-format.md "Drivers".
@@ -23,6 +24,9 @@ from perdure.errors import HomeError, StoreUnavailable
 
 Piece: TypeAlias = bytes | bytearray | memoryview
 Data: TypeAlias = Piece | Iterable[Piece]
+
+#: What `Upload.write` aligns to: the blocks of a disk that is written past the page cache.
+ALIGNMENT = 4096
 
 # A leading dot is the drivers' own: temporary names begin with one and are never keys.
 _PART = r"[a-z0-9_-][a-z0-9._-]*"
@@ -64,10 +68,14 @@ class Upload(Protocol):
         ...
 
     def write(self, piece: Piece, *, aligned: bool = False) -> int:
-        """Add ``piece`` at the end, or ``aligned`` at the next multiple of 4096; where it begins.
+        """Add ``piece`` at the end; the offset at which it begins in the object.
 
-        Zeros lie before an aligned piece, and may lie behind it. Several threads may call this at
-        once; none of them is in it when the other methods are called.
+        Several threads may call this at once; none of them is in it when the other methods are
+        called.
+
+        Args:
+            piece: the bytes; may be changed as soon as this returns.
+            aligned: begin at a multiple of 4096; zeros lie before it, and may lie behind it.
         """
         ...
 
@@ -90,14 +98,21 @@ class Driver(Protocol):
         url: what people call this store.
         appends: whether `append` and `sync` work here.
         pack_limit_bytes: how large an object may grow that is made of blocks.
-        transfers: how many reads or writes side by side are worth it.
+        uploads_at_once: how many of those may be committed side by side, behind the back of who
+            fills the next one; 1: its commit waits for nothing but the disk.
+        gets_at_once: how many objects a reader should ask for side by side (`get_many`); 1: it
+            gains nothing.
+        look_seconds: how long who waits for something new should let pass between two looks; 0:
+            a look costs nothing.
         bytes_per_second: how fast blocks are written here, before it was measured.
     """
 
     url: str
     appends: bool
     pack_limit_bytes: int
-    transfers: int
+    uploads_at_once: int
+    gets_at_once: int
+    look_seconds: float
     bytes_per_second: float
 
     def put_if_absent(self, key: str, data: Data) -> bool:
@@ -136,6 +151,13 @@ class Driver(Protocol):
         """
         ...
 
+    def get_many(self, keys: Iterable[str]) -> Iterator[bytes | None]:
+        """The objects, whole and in order; None for one that the store does not show.
+
+        Some may have been asked for that the caller did not come to.
+        """
+        ...
+
     def list(self, prefix: str) -> Iterator[str]:
         """The keys below ``prefix`` ("" for all), sorted; may be stale."""
         ...
@@ -146,6 +168,10 @@ class Driver(Protocol):
 
     def delete(self, key: str) -> None:
         """Remove ``key``; no error when it is not there."""
+        ...
+
+    def delete_all(self, keys: Iterable[str]) -> None:
+        """Remove ``keys``, in as few requests as possible; some may be gone when it fails."""
         ...
 
     def head(self, key: str) -> int | None:
@@ -183,20 +209,34 @@ class Driver(Protocol):
         ...
 
 
+def is_key(text: str) -> bool:
+    """Whether ``text`` can be a key."""
+    return (
+        len(text) <= _LONGEST_KEY
+        and _KEY.fullmatch(text) is not None
+        and all(len(part) <= _LONGEST_PART for part in text.split("/"))
+    )
+
+
 def check_key(key: str) -> str:
     """``key``, if it is one.
 
     Raises:
         ValueError: it is empty, too long, or has a part that is not made of ``[a-z0-9._-]``.
     """
-    if (
-        len(key) > _LONGEST_KEY
-        or _KEY.fullmatch(key) is None
-        or any(len(part) > _LONGEST_PART for part in key.split("/"))
-    ):
+    if not is_key(key):
         msg = f"{key[:_LONGEST_KEY]!r} is no key of a store"
         raise ValueError(msg)
     return key
+
+
+def get_one_by_one(driver: Driver, keys: Iterable[str]) -> Iterator[bytes | None]:
+    """`Driver.get_many` where asking side by side gains nothing."""
+    for key in keys:
+        try:
+            yield driver.get(key)
+        except KeyMissing:
+            yield None
 
 
 def check_prefix(prefix: str) -> str:

@@ -147,10 +147,19 @@ class Log:
         )
 
     def _following(self) -> Iterator[Entry]:
-        """The records behind the last one read."""
-        number = self.last
-        while (entry := self._read_one(number := number + 1)) is not None:
-            yield entry
+        """The records behind the last one read; ever more are asked for at once while there are.
+
+        A look at a log that has not grown is one request.
+        """
+        number, at_once = self.last, 1
+        while True:
+            keys = [self.key(number + ahead) for ahead in range(1, at_once + 1)]
+            for key, data in zip(keys, self._driver.get_many(keys), strict=True):
+                if data is None:
+                    return
+                number += 1
+                yield Entry(number=number, header=decode_record(data, key=key).header)
+            at_once = min(2 * at_once, self._driver.gets_at_once)
 
     def _read_one(self, number: int) -> Entry | None:
         """Record ``number``, or None where there is none (yet)."""

@@ -15,19 +15,20 @@ A hook that wants a call to wait blocks: it is called without the lock.
 
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import ClassVar, TypeAlias
 
-from perdure.store.buffers import up_to_page
 from perdure.store.driver import (
+    ALIGNMENT,
     Data,
     KeyMissing,
     Piece,
     PutUncertain,
     check_key,
     check_prefix,
+    get_one_by_one,
     pieces,
 )
 
@@ -130,12 +131,13 @@ class MemoryUpload:
         return len(self._data)
 
     def write(self, piece: Piece, *, aligned: bool = False) -> int:
-        """Add ``piece`` at the end, or at the next page; where it begins."""
+        """Add ``piece`` at the end; the offset at which it begins."""
         with self._lock:
-            start = up_to_page(len(self._data)) if aligned else len(self._data)
-            self._data += bytes(start - len(self._data))
+            if aligned:
+                self._data += bytes(-len(self._data) % ALIGNMENT)
+            offset = len(self._data)
             self._data += piece
-        return start
+        return offset
 
     def commit(self) -> bool:
         """Put the object if absent."""
@@ -149,7 +151,9 @@ class MemoryUpload:
 class MemoryDriver:
     """A store in memory; see the module for ``before``."""
 
-    transfers = 2
+    uploads_at_once = 1
+    gets_at_once = 1
+    look_seconds = 0.0
     bytes_per_second = 1e10
 
     def __init__(
@@ -218,6 +222,10 @@ class MemoryDriver:
         buffer[: len(data)] = data
         return len(data)
 
+    def get_many(self, keys: Iterable[str]) -> Iterator[bytes | None]:
+        """The objects, one after the other."""
+        return get_one_by_one(self, keys)
+
     def list(self, prefix: str) -> Iterator[str]:
         """The keys below ``prefix``, sorted."""
         below = f"{check_prefix(prefix)}/" if prefix else ""
@@ -235,6 +243,11 @@ class MemoryDriver:
         self._ask(Call.DELETE, check_key(key))
         with self.objects.lock:
             self.objects.held.pop(key, None)
+
+    def delete_all(self, keys: Iterable[str]) -> None:
+        """Remove ``keys``, one after the other."""
+        for key in keys:
+            self.delete(key)
 
     def head(self, key: str) -> int | None:
         """The object's size."""

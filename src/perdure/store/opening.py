@@ -7,7 +7,7 @@ promise on which everything rests, and does no harm where the promise is broken.
 Rules: a folder that holds other things is never made a store; one that belongs to somebody else, or
 that anybody may write to, is not written to (a job in a store is a command that will be run).
 
-Source: docs/store-format.md "Drivers"; design decisions in docs/decisions/040 to 043.
+Source: docs/store-format.md "Drivers"; design decisions in docs/decisions/040 to 043 and 110.
 """
 
 import os
@@ -24,6 +24,8 @@ from perdure.errors import FormatTooNew, HomeError, OutOfSpace, StoreDamaged, Us
 from perdure.store.driver import Driver, KeyMissing, PutUncertain
 from perdure.store.layout import FORMAT_KEY
 from perdure.store.memory import MemoryDriver, Objects
+from perdure.store.object_clients import SCHEMES, Clients, parse_place
+from perdure.store.objects import ObjectDriver
 from perdure.store.posix import PosixDriver
 from perdure.store.posix_files import (
     GROUP,
@@ -37,7 +39,17 @@ from perdure.store.posix_files import (
 from perdure.store.record_format import Record, decode_record, encode_record
 
 STORE_FORMAT = 1
-_OBJECT_STORAGE = frozenset({"s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "http", "https"})
+#: What people write who mean one of `object_clients.SCHEMES`.
+_MEANT = {
+    "s3a": "s3://BUCKET/PREFIX",
+    "s3n": "s3://BUCKET/PREFIX",
+    "gcs": "gs://BUCKET/PREFIX",
+    "azure": "az://ACCOUNT/CONTAINER/PREFIX",
+    "abfs": "az://ACCOUNT/CONTAINER/PREFIX",
+    "abfss": "az://ACCOUNT/CONTAINER/PREFIX",
+    "http": "s3://BUCKET/PREFIX and set AWS_ENDPOINT_URL",
+    "https": "s3://BUCKET/PREFIX and set AWS_ENDPOINT_URL",
+}
 _UNCERTAIN_TRIES = 5
 
 
@@ -65,7 +77,9 @@ def open_store(
     share_with_group: bool = False,
     clock: Clock | None = None,
 ) -> Store:
-    """The store at ``url``: a path, ``file://PATH`` or ``memory://NAME``.
+    """The store at ``url``: a path, ``file://PATH``, ``s3://…``, ``gs://…``, ``az://…``.
+
+    ``memory://NAME`` is one that lives as long as this process, for tests.
 
     Args:
         url: where it is.
@@ -77,6 +91,7 @@ def open_store(
     Raises:
         UsageError: ``url`` is nothing that can be a store.
         HomeError: there is none, it is somebody else's, or its file system cannot hold one.
+        StoreUnavailable: it is out of reach, or does not let us in.
         FormatTooNew: a later perdure wrote it; untouched.
         StoreDamaged: its record is not what was written, or its driver breaks its promise.
     """
@@ -127,15 +142,20 @@ def _driver_for(url: str, *, write: bool, create: bool, share: bool) -> Driver:
         case "memory":
             name = url.removeprefix("memory://")
             return MemoryDriver(Objects.named(name), url=url)
-        case _ if scheme in _OBJECT_STORAGE:
-            raise UsageError(
-                f"the store {url} is object storage, which this perdure does not reach",
-                hint="Use a folder, or a perdure with the extra 's3' that says it does.",
-            )
+        case _ if scheme in SCHEMES:
+            if share:
+                raise UsageError(
+                    f"{url} cannot be shared by a mode", hint="Use the bucket's access rules."
+                )
+            clients = Clients(parse_place(url))
+            clients.check()
+            return ObjectDriver(clients, url=url, write=write)
         case _:
             raise UsageError(
-                f"{url} is no store: {scheme}:// is unknown",
-                hint="Name a folder, or file://PATH.",
+                f"{scheme}:// is no kind of store",
+                hint=f"Write {_MEANT[scheme]}."
+                if scheme in _MEANT
+                else "Name a folder, file://PATH, s3://…, gs://… or az://…",
             )
 
 
@@ -208,7 +228,7 @@ def _make(driver: Driver, clock: Clock) -> bytes:
     if others:
         raise HomeError(
             f"{driver.url} is no store and holds other things ({others[0]})",
-            hint="Use --store with an empty folder, or one that is not there yet.",
+            hint="Use --store with an empty folder or prefix, or one that is not there yet.",
         )
     header = {
         "kind": "store",

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from perdure.store.block_threads import BUFFER_BYTES, BlockThreads
+from perdure.store.block_threads import BUFFER_BYTES, THREADS, BlockThreads
 from perdure.store.buffers import PAGE_BYTES, up_to_page
 from perdure.store.driver import Driver, KeyMissing
 from perdure.store.layout import PackId, pack_key
@@ -24,6 +24,8 @@ from perdure.store.sealing import PLAIN, Sealing
 _T = TypeVar("_T")
 #: Blocks that lie no farther apart are read in one piece.
 _GAP_BYTES = 64 << 10
+#: A far store is asked for so many at once: each of them has 4 MiB of memory, twice.
+_MOST_THREADS = 8
 
 
 class _Range(Struct, Generic[_T]):
@@ -64,7 +66,8 @@ class PackReader:
             BaseException: the first that ``use`` or the store raised.
         """
         ranges = list(_ranges(wanted))
-        threads = BlockThreads(min(self._driver.transfers, max(len(ranges), 1)))
+        most = max(THREADS, min(self._driver.gets_at_once, _MOST_THREADS))
+        threads = BlockThreads(min(most, max(len(ranges), 1)))
         threads.run(iter(ranges), lambda one, buffer: self._read(one, buffer, use))
 
     def _read(

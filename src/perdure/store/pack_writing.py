@@ -21,12 +21,12 @@ import time
 from collections.abc import Container, Iterable
 from typing import Protocol
 
-from perdure.errors import StoreDamaged
 from perdure.store.buffers import PAGE_BYTES, up_to_page
 from perdure.store.compression import Codec, compress
-from perdure.store.driver import Piece, PutUncertain, Upload
+from perdure.store.driver import Piece, Upload
 from perdure.store.layout import LaunchId, PackId, pack_id, pack_key
 from perdure.store.manifest import BLOCK_BYTES
+from perdure.store.pack_uploads import PackUploads
 from perdure.store.packs import BlockIndex, StoredBlock
 from perdure.store.sealing import PLAIN, Sealing
 
@@ -37,7 +37,6 @@ _ALIGNED_FROM_BYTES = 64 << 10
 _MAGIC = b"perdure-pack 1\n"
 _HEAD = _MAGIC + bytes(PAGE_BYTES - len(_MAGIC))
 _ZEROS = memoryview(bytes(BLOCK_BYTES))
-_COMMIT_TRIES = 5
 #: So much must have been written before the measured speed counts more than the driver's word.
 _MEASURED_BYTES = 16 << 20
 
@@ -46,6 +45,7 @@ class PackPlace(Protocol):
     """Where packs are written: a store's driver, or two tiers."""
 
     pack_limit_bytes: int
+    uploads_at_once: int
 
     @property
     def bytes_per_second(self) -> float:
@@ -100,6 +100,8 @@ class PackWriter:
         self._attempt = attempt
         self._index = index
         self._number = 0
+        self._uploads = PackUploads(driver)
+        self._line = threading.Lock()
         self._pack: _Pack | None = None
         self._full: list[_Pack] = []
         self._pending: dict[bytes, StoredBlock] = {}
@@ -116,7 +118,8 @@ class PackWriter:
     @property
     def bytes_per_second(self) -> float:
         """How fast one thread's blocks go to the store, measured where enough were written."""
-        if self._written_bytes < _MEASURED_BYTES or self._writing_seconds <= 0:
+        is_told = self._driver.uploads_at_once > 1  # what is written is not what has come there
+        if is_told or self._written_bytes < _MEASURED_BYTES or self._writing_seconds <= 0:
             return self._driver.bytes_per_second
         return self._written_bytes / self._writing_seconds
 
@@ -191,13 +194,13 @@ class PackWriter:
         """Where the next small blocks go: they follow each other, and are written at once."""
         pack = self._enter(_RUN_BYTES)
         self._leave(pack, 0, 0.0)
-        self._run_pack, self._run_start = pack.name, pack.upload.size
+        self._run_pack, self._run_start = pack.name, up_to_page(pack.upload.size)
 
     def _write_run(self) -> None:
         run, self._run, self._run_bytes = self._run, [], 0
         if run:
             assert self._pack is not None
-            start = self._pack.upload.write(b"".join(run))
+            start = self._pack.upload.write(b"".join(run), aligned=True)
             assert start == self._run_start, "somebody else wrote into the run"
 
     def _known_or_ours(self, digest: bytes, length: int) -> StoredBlock | None:
@@ -290,33 +293,24 @@ class PackWriter:
             pack, self._pack = self._pack, None
             self._full.append(pack)
             self._commit(pack)
+        self._uploads.finish()
         for block in self._pending.values():
             self._index.add(block)
         self._pending.clear()
         self.new_bytes = 0
 
     def _commit(self, pack: _Pack) -> None:
+        """Send a full pack on its way, once all its blocks are written."""
         with self._changed:
             while pack.writers:
                 self._changed.wait()
-        began = time.monotonic()
-        for tries in range(1, _COMMIT_TRIES + 1):
-            try:
-                is_created = pack.upload.commit()
-                break
-            except PutUncertain:
-                if tries == _COMMIT_TRIES:
-                    raise
-        # Refused after a lost reply: the pack's name is this launch's alone, so it is ours.
-        if not is_created and tries == 1:
-            raise StoreDamaged(
-                f"the pack {pack.name} exists already, though only this worker makes it",
-                hint="Run `perdure verify`; another program may have copied objects there.",
-            )
-        with self._changed:
-            if pack.upload.size >= _MEASURED_BYTES:
-                self._writing_seconds += time.monotonic() - began
             self._full.remove(pack)
+        began = time.monotonic()
+        with self._line:
+            self._uploads.start(pack.name, pack.upload)
+        if pack.upload.size >= _MEASURED_BYTES:
+            with self._changed:
+                self._writing_seconds += time.monotonic() - began
 
     def abandon(self) -> None:
         """Forget what was written since the last `finish`; its blocks are void.
@@ -330,6 +324,7 @@ class PackWriter:
         for pack in self._full:
             pack.upload.abort()
         self._full.clear()
+        self._uploads.abandon()
         self._run, self._run_bytes = [], 0
         self._pending.clear()
         self._arriving.clear()

@@ -23,13 +23,20 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from perdure.errors import HomeError
 from perdure.store.buffers import PAGE_BYTES
-from perdure.store.driver import Data, KeyMissing, check_key, check_prefix, pieces
+from perdure.store.driver import (
+    Data,
+    KeyMissing,
+    check_key,
+    check_prefix,
+    get_one_by_one,
+    pieces,
+)
 from perdure.store.posix_files import (
     PRIVATE,
     Access,
@@ -132,7 +139,9 @@ class PosixDriver:
 
     appends = True
     pack_limit_bytes = _PACK_LIMIT_BYTES
-    transfers = 2
+    uploads_at_once = 1
+    gets_at_once = 1
+    look_seconds = 0.0
     bytes_per_second = 1.5e9
 
     def __init__(self, root: Path, *, access: Access = PRIVATE, write: bool = True) -> None:
@@ -187,6 +196,10 @@ class PosixDriver:
             finally:
                 os.close(fd)
 
+    def get_many(self, keys: Iterable[str]) -> Iterator[bytes | None]:
+        """The objects, one after the other."""
+        return get_one_by_one(self, keys)
+
     def list(self, prefix: str) -> Iterator[str]:
         """The keys below ``prefix``, sorted."""
         return self._walk(self._folder(prefix), f"{prefix}/" if prefix else "")
@@ -205,6 +218,11 @@ class PosixDriver:
             except (FileNotFoundError, NotADirectoryError):
                 return
         remove_empty_folders(path.parent, self.root)
+
+    def delete_all(self, keys: Iterable[str]) -> None:
+        """Remove ``keys``, one after the other."""
+        for key in keys:
+            self.delete(key)
 
     def head(self, key: str) -> int | None:
         """The object's size."""

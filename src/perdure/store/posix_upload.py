@@ -71,7 +71,9 @@ class PosixUpload:
     @property
     def size(self) -> int:
         """How many bytes were written so far."""
-        return self._gathered_at + self._gathered_bytes
+        if self._gathered_bytes:
+            return self._gathered_at + self._gathered_bytes
+        return self._written_to
 
     def write(self, piece: Piece, *, aligned: bool = False) -> int:
         """Add ``piece`` at the end, or ``aligned`` at the next page; where it begins.
@@ -84,11 +86,12 @@ class PosixUpload:
                 if self._gathers and not aligned:
                     return self._gather(data)
                 start = self._reserve(data.nbytes, aligned=aligned)
-            self._write_at(data, start)
+            if data:
+                self._write_at(data, start)
         return start
 
     def _gather(self, data: memoryview) -> int:
-        start = self.size
+        start = self._gathered_at + self._gathered_bytes
         self._is_synced = False
         if self._gathered is None:
             self._gathered = aligned_buffer(_GATHERED_BYTES)

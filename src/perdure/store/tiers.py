@@ -46,6 +46,8 @@ class LocalTier:
         self.durable = durable
         self.local = PosixDriver(folder)
         self.pack_limit_bytes = durable.pack_limit_bytes
+        # The folder's sync goes on while the next pack is filled; and how fast it is tells nothing.
+        self.uploads_at_once = 2
 
     @property
     def bytes_per_second(self) -> float:

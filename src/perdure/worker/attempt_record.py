@@ -46,7 +46,12 @@ class AttemptRecord:
         self._offset = 0
 
     def begin(self, order: AttemptOrder) -> None:
-        """The attempt begins; its part of the launch's log does, too."""
+        """The attempt begins; its part of the launch's log does, too.
+
+        An appended line outlives this process. Where nothing is appended the line is put at once,
+        with all that waited before it: one request a task, and an attempt that is lost with its
+        host is counted.
+        """
         self._offset = self._context.log.begin_attempt()
         has_parameters = bool(self._context.step.space.names)
         self.append(
@@ -59,7 +64,7 @@ class AttemptRecord:
                 "host": this_host().host,
                 "at": to_text(self._context.clock.now()),
             },
-            False,
+            not self._context.driver.appends,
         )
         for note in order.notes:
             self.note("start", note)

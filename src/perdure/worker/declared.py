@@ -20,7 +20,7 @@ from msgspec import Struct, field
 
 from perdure.errors import PerdureError
 from perdure.journal.bounded import BoundedObject
-from perdure.journal.medium import Medium, read_from
+from perdure.journal.medium import Medium, Row, read_from
 from perdure.protocol.dataset import Dataset
 from perdure.store import layout
 from perdure.store.driver import Driver
@@ -99,6 +99,7 @@ class Neighbours(Struct):
     job: JobId
     me: LaunchId
     _lengths: dict[LaunchId, int] = field(default_factory=dict)
+    _rows: dict[LaunchId, Row] = field(default_factory=dict)
     _files: dict[str, set[Declarer]] = field(default_factory=dict)
     _dirs: dict[str, set[Declarer]] = field(default_factory=dict)
     _ended: dict[Declarer, int] = field(default_factory=dict)
@@ -156,7 +157,8 @@ class Neighbours(Struct):
         start = self._lengths.get(launch, 0)
         if start >= LIMIT_BYTES:
             return
-        data = read_from(self.driver, layout.declared(self.job, launch), start)
+        row = self._rows.setdefault(launch, Row())
+        data = read_from(self.driver, layout.declared(self.job, launch), start, row=row)
         end = data.rfind(b"\n") + 1
         self._lengths[launch] = start + end
         for line in data[:end].splitlines():

@@ -420,6 +420,7 @@ class Launch:
                 resume=self._resume,
                 told=self._told,
                 notices=self._wiring.notices,
+                look_seconds=context.driver.look_seconds,
             )
         )
 

@@ -1,9 +1,9 @@
 """The thread that keeps a launch in touch: heartbeat, syncs of the journal, wishes, host notices.
 
-It looks twice a second whether the job's log has a next record (one stat on a local disk), which is
-well within the 2 s that design 4 allows. If its own ticks show a gap (a frozen host) or the store
-is out of reach for two intervals, the task is held (SIGSTOP) until the log was read and this launch
-is still the owner.
+It looks twice a second whether the job's log has a next record (one stat on a local disk), or every
+second where a look is a request: well within the 2 s that design 4 allows. If its own ticks show a
+gap (a frozen host) or the store is out of reach for two intervals, the task is held (SIGSTOP) until
+the log was read and this launch is still the owner.
 
 Source: docs/journal-format.md, "A worker takes a lineage" (7).
 """
@@ -44,6 +44,7 @@ class TickerParts(Struct, frozen=True, kw_only=True):
         hold, resume: stop the running task and let it run on.
         notices: the host's notices, or None.
         told: called with what people should know.
+        look_seconds: see `perdure.store.driver.Driver`; also between two syncs.
     """
 
     clock: Clock
@@ -58,6 +59,7 @@ class TickerParts(Struct, frozen=True, kw_only=True):
     resume: Callable[[], None]
     told: Callable[[str], None]
     notices: Source | None = None
+    look_seconds: float = 0.0
 
 
 class Ticker:
@@ -68,6 +70,7 @@ class Ticker:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="perdure-ticker", daemon=True)
         self._beat_at = 0.0
+        self._look_at = 0.0
         self._ask_at = 0.0
         self._seen_at = 0.0
         self._is_held = False
@@ -97,11 +100,15 @@ class Ticker:
             self._tick(now)
 
     def _tick(self, now: float) -> None:
-        if self._with.journal.is_dirty:
+        is_time = now >= self._look_at
+        if is_time:
+            self._look_at = now + self._with.look_seconds
+        if is_time and self._with.journal.is_dirty:
             self._with.journal.sync()
         if now >= self._beat_at:
             self._beat(now)
-        self._look(now)
+        if is_time:
+            self._look(now)
         if self._with.notices is not None and now >= self._ask_at:
             self._ask_at = now + POLL_SECONDS
             self._ask(now)
@@ -119,6 +126,7 @@ class Ticker:
         try:
             new = self._with.records.refresh()
         except PerdureError:
+            now = self._with.clock.monotonic()  # a store may take its time to say nothing
             if now - self._seen_at > HOLD_AFTER_INTERVALS * self._with.interval_seconds:
                 self._hold("the store is out of reach")
             return

@@ -138,6 +138,75 @@ def a_deleted_object_is_gone_and_its_key_free(driver: Driver) -> None:
 
 
 @check
+def many_go_at_once_also_those_that_are_gone(driver: Driver) -> None:
+    keys = [f"jobs/a/{number}" for number in range(5)]
+    for key in keys:
+        driver.put(key, b"x")
+    driver.delete_all([*keys[:3], "jobs/a/nothing"])
+    assert list(driver.list("")) == keys[3:]
+    driver.delete_all([])
+    driver.delete_all(iter(keys))
+    assert list(driver.list("")) == []
+
+
+@check
+def pieces_say_where_they_begin(driver: Driver) -> None:
+    upload = driver.upload("packs/a")
+    assert upload.write(b"one") == 0
+    assert upload.write(b"two") == 3
+    assert upload.write(b"three", aligned=True) == 4096
+    assert upload.size == 4101
+    assert upload.write(b"", aligned=True) == 8192
+    assert upload.write(b"four", aligned=True) == 8192
+    upload.commit()
+    data = driver.get("packs/a")
+    assert data == b"onetwo".ljust(4096, b"\0") + b"three".ljust(4096, b"\0") + b"four"
+
+
+@check
+def pieces_of_several_threads_do_not_mix(driver: Driver) -> None:
+    upload = driver.upload("packs/a")
+    began: list[tuple[int, bytes]] = []
+
+    def write(mark: bytes) -> None:
+        for number in range(20):
+            piece = mark * (number + 1)
+            began.append((upload.write(piece, aligned=number % 2 == 0), piece))
+
+    threads = [threading.Thread(target=write, args=(b"%d" % n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    upload.commit()
+    data = driver.get("packs/a")
+    assert len(began) == 80
+    assert all(data[at : at + len(piece)] == piece for at, piece in began)
+
+
+@check
+def many_are_read_in_the_order_they_were_asked_for(driver: Driver) -> None:
+    for number in range(40):
+        driver.put(f"a/{number}", b"%d" % number)
+    keys = [f"a/{number}" for number in (7, 50, 3, *range(39, 10, -1))]
+    found = list(driver.get_many(iter(keys)))
+    assert found == [b"7", None, b"3", *(b"%d" % n for n in range(39, 10, -1))]
+    assert list(driver.get_many([])) == []
+    assert list(driver.get_many(["a/1"])) == [b"1"]
+    assert next(driver.get_many(keys)) == b"7"
+
+
+@check
+def a_large_object_is_read_whole_and_in_part(driver: Driver) -> None:
+    data = bytes(range(251)) * 9000
+    driver.put("a", data)
+    assert driver.get("a") == data
+    assert driver.get("a", 1_500_000) == data[1_500_000:]
+    assert driver.get("a", 1_500_000, 300_000) == data[1_500_000:1_800_000]
+    assert driver.head("a") == len(data)
+
+
+@check
 def an_upload_is_seen_only_after_its_commit(driver: Driver) -> None:
     upload = driver.upload("packs/a")
     upload.write(b"one")

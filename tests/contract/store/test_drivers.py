@@ -1,15 +1,43 @@
+import itertools
 from collections.abc import Iterator
 
 import pytest
+from obstore.store import MemoryStore
 
 from contract.store.driver_contract import CHECKS
 from perdure.store.driver import Data, Driver
 from perdure.store.memory import MemoryDriver
+from perdure.store.object_clients import Clients, ObjectPlace, parse_place
+from perdure.store.objects import ObjectDriver
 from perdure.store.posix import PosixDriver
 from perdure.store.posix_files import GROUP
+from support.object_store import BUCKET, environment_for, s3_in_this_process
+
+KINDS = ["posix", "posix for a group", "memory", "memory without append", "s3", "obstore's memory"]
+prefixes = itertools.count()
 
 
-@pytest.fixture(params=["posix", "posix for a group", "memory", "memory without append"])
+@pytest.fixture(scope="session")
+def s3():
+    with s3_in_this_process() as port:
+        yield port
+
+
+@pytest.fixture
+def s3_driver(s3, monkeypatch) -> ObjectDriver:
+    for name, value in environment_for(s3).items():
+        monkeypatch.setenv(name, value)
+    url = f"s3://{BUCKET}/contract/{next(prefixes)}"
+    return ObjectDriver(Clients(parse_place(url)), url=url)
+
+
+def in_obstores_memory() -> ObjectDriver:
+    store = MemoryStore()
+    place = ObjectPlace(scheme="s3", account="", bucket="b", prefix="")
+    return ObjectDriver(Clients(place, lambda *_: store), url="memory")
+
+
+@pytest.fixture(params=KINDS)
 def driver(request, tmp_path) -> Iterator[Driver]:
     match request.param:
         case "posix":
@@ -18,6 +46,10 @@ def driver(request, tmp_path) -> Iterator[Driver]:
             made = PosixDriver(tmp_path, access=GROUP)
         case "memory":
             made = MemoryDriver()
+        case "s3":
+            made = request.getfixturevalue("s3_driver")
+        case "obstore's memory":
+            made = in_obstores_memory()
         case _:
             made = MemoryDriver(appends=False)
     yield made

@@ -148,9 +148,12 @@ def test_a_store_that_anybody_may_write_is_not_trusted(tmp_path):
 @pytest.mark.parametrize(
     ("url", "text"),
     [
-        ("s3://bucket/x", "object storage"),
-        ("gs://bucket", "object storage"),
-        ("ftp://host/x", "ftp:// is unknown"),
+        ("s3://", "no place in an object store"),
+        ("az://account", "no place in an object store"),
+        ("s3://key:secret@bucket", "must hold no secret"),
+        ("s3a://bucket", "no kind of store"),
+        ("https://host/x", "no kind of store"),
+        ("ftp://host/x", "ftp:// is no kind of store"),
         ("file://otherhost/x", "no path of this host"),
     ],
 )

@@ -1,8 +1,11 @@
 """What a view that is read on and on must not miss."""
 
-from looking_kit import CHUNKS, LAUNCH, HandMade
+from looking_kit import CHUNKS, JOB, LAUNCH, HandMade
+from perdure.journal.journal_format import Kind
 from perdure.policy.states import State
+from perdure.store import layout
 from perdure.store.layout import LaunchId, StepKey, TaskKey
+from perdure.store.memory import Call, MemoryDriver
 from perdure.template import task_key
 
 VALUES = {"Frame": "1", "Camera": "left,top"}
@@ -103,3 +106,46 @@ def test_a_piece_whose_worker_died_is_not_counted_as_running_for_ever():
     made.record("fence", launch=OTHER, offset=2**20)
     view.refresh()
     assert step.counts(view.stops).running == 0
+
+
+def test_a_share_that_is_taken_while_its_launch_ends_is_seen():
+    """It is put behind the look at the shares, and the journal is closed before it is read."""
+    made = HandMade()
+    made.launch()
+    view = made.view()
+    read = view.records.shares
+    taken = []
+
+    def take_and_close_behind(step):
+        found = read(step)
+        if not taken:
+            taken.append(True)
+            made.share(0, 0)
+            made.begun(made.key(0), VALUES)
+            made.ended(made.key(0), "SUCCEEDED")
+            made.journal(Kind.CLOSED)
+        return found
+
+    view.records.shares = take_and_close_behind
+    view.refresh()
+    assert view.has_ended(LAUNCH)
+    assert [share.number for share in view.records.shares_read(StepKey(1))] == [1]
+
+
+def test_a_look_at_a_bucket_costs_a_request_a_log_and_a_journal_that_may_have_grown():
+    asked = []
+    driver = MemoryDriver(appends=False, before=lambda call, key: asked.append((call, key)))
+    made = HandMade(driver=driver)
+    made.launch()
+    made.share(0, 1)
+    made.begun(made.key(0), VALUES)
+    made.launch(OTHER, step=2)
+    made.journal(Kind.CLOSED, launch=OTHER)
+    view = made.view()
+    asked.clear()
+    view.refresh()
+    keys = [key.rpartition("/")[0] for call, key in asked]
+    assert {call for call, _ in asked} == {Call.GET}
+    assert sorted(keys) == sorted(
+        [layout.job_log(JOB), layout.shares(JOB, StepKey(1)), layout.launch_prefix(JOB, LAUNCH)]
+    )

@@ -109,7 +109,7 @@ def test_a_raw_body_is_read_too():
 def test_later_versions_may_add():
     def add(header, body):
         header["tier"] = "durable"
-        body["entries"][2]["x"] = 1
+        body["entries"][2]["zz"] = 1
         body["more"] = []
 
     header, payload = rewritten(add)
