@@ -1,11 +1,13 @@
 """One process that saves and restores as a worker does, for `bench/store.py`.
 
-    python bench/store_subject.py capture STORE DATASET      a save; then one for each line on stdin
-    python bench/store_subject.py restore STORE FOLDER       the newest save, into FOLDER
+    python bench/store_subject.py capture STORE PATH     a save of PATH; then one for each line read
+    python bench/store_subject.py early STORE PATH       bytes taken early, then a save of them
+    python bench/store_subject.py restore STORE FOLDER   the newest save, into FOLDER
 
 What runs is what a worker runs between "the save's line was read" and "committed": `TaskStore` with
-a lineage's log, the capture of the declared files or folder, the record. Each save prints
-``seconds cpu-seconds stored-bytes peak-resident-KiB``.
+a lineage's log, the capture of the declared file or folder, the record. A line that names a path
+makes that the dataset from then on. Each save prints ``seconds cpu-seconds stored-bytes
+peak-resident-KiB``; CPU seconds count from the start of the process.
 """
 
 import contextlib
@@ -15,9 +17,8 @@ import time
 from pathlib import Path
 
 from perdure.clock import SystemClock
-from perdure.policy.stops import Scope  # noqa: F401 - what a worker has imported before its task starts
 from perdure.store import layout
-from perdure.store.capture import Announcement
+from perdure.store.capture import Announcement, Capture
 from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
 from perdure.store.lineage import share_claim
 from perdure.store.log import Log
@@ -55,10 +56,9 @@ def task_store(url: str) -> TaskStore:
     )
 
 
-def capture(url: str, dataset: Path) -> None:
-    """A save now, and one for each line that is read."""
-    store = task_store(url)
-    taking = store.capture(
+def capture_of(store: TaskStore, dataset: Path) -> Capture:
+    """What takes the saves."""
+    return store.capture(
         CaptureSurroundings(
             session_dir=dataset.parent,
             base=None,
@@ -68,44 +68,67 @@ def capture(url: str, dataset: Path) -> None:
             told=print,
         )
     )
+
+
+def save(store: TaskStore, taking: Capture, dataset: Path, number: int) -> None:
+    """A save, from its line to its record."""
+    began = time.monotonic()
     is_folder = dataset.is_dir()
-    number = 0
-    while True:
+    frozen = taking.freeze(
+        Announcement(
+            save=number,
+            line_at_ns=time.time_ns(),
+            files=() if is_folder else (str(dataset),),
+            folders=(str(dataset),) if is_folder else (),
+        )
+    )
+    saved = taking.take(frozen)
+    header, payload = encode_manifest(saved.manifest)
+    sequence = store.put({"kind": "save", **header}, payload)
+    assert sequence is not None
+    told(time.monotonic() - began, saved.manifest.new_bytes)
+    store.remember(sequence, saved.manifest)
+    store.prune()
+
+
+def told(seconds: float, stored: int) -> None:
+    """One line for `bench/store.py`."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(f"{seconds:.4f} {time.process_time():.4f} {stored} {peak}", flush=True)
+
+
+def capture(url: str, dataset: Path) -> None:
+    """A save now, and one for each line that is read."""
+    store = task_store(url)
+    taking = capture_of(store, dataset)
+    number = 1
+    save(store, taking, dataset, number)
+    for line in sys.stdin:
         number += 1
-        began, cpu = time.monotonic(), time.process_time()
-        frozen = taking.freeze(
-            Announcement(
-                save=number,
-                line_at_ns=time.time_ns(),
-                files=() if is_folder else (str(dataset),),
-                folders=(str(dataset),) if is_folder else (),
-            )
-        )
-        saved = taking.take(frozen)
-        header, payload = encode_manifest(saved.manifest)
-        store.put({"kind": "save", **header}, payload)
-        took = time.monotonic() - began
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        print(
-            f"{took:.4f} {time.process_time() - cpu:.4f} {saved.manifest.new_bytes} {peak}",
-            flush=True,
-        )
-        if not sys.stdin.readline():
-            return
+        save(store, taking, Path(line.strip() or dataset), number)
+
+
+def early(url: str, dataset: Path) -> None:
+    """A save whose bytes were taken before it was announced, and nothing has changed since."""
+    store = task_store(url)
+    taking = capture_of(store, dataset)
+    for number in range(1, 6):
+        dataset.touch()
+        taking.announce((str(dataset),))
+        save(store, taking, dataset, number)
 
 
 def restore(url: str, folder: Path) -> None:
     """The newest save."""
-    began, cpu = time.monotonic(), time.process_time()
+    began = time.monotonic()
     store = task_store(url)
     point = store.lineage().point
     assert point is not None
     store.restore(point, folder)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(f"{time.monotonic() - began:.4f} {time.process_time() - cpu:.4f} 0 {peak}")
+    told(time.monotonic() - began, 0)
 
 
 if __name__ == "__main__":
     action, url, path = sys.argv[1:]
-    run = {"capture": capture, "restore": restore}[action]
+    run = {"capture": capture, "early": early, "restore": restore}[action]
     run(str(Path(url).absolute()), Path(path).absolute())
