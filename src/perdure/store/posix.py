@@ -117,8 +117,10 @@ class PosixUpload:
     def abort(self) -> None:
         """Remove the temporary name."""
         if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+            # Whatever close(2) says, the descriptor is gone, and what counts was synced before.
+            fd, self._fd = self._fd, -1
+            with suppress(OSError):
+                os.close(fd)
             with suppress(OSError):
                 self._temporary.unlink()
 
@@ -192,7 +194,8 @@ class _Journal:
         with suppress(OSError):
             if os.fstat(self._fd).st_size == self._size:
                 os.ftruncate(self._fd, self._size)
-        os.close(self._fd)
+        with suppress(OSError):  # what somebody relies on was synced
+            os.close(self._fd)
 
 
 class PosixDriver:

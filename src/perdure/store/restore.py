@@ -45,6 +45,7 @@ from perdure.store.placing import (
     put_link,
     write_staged,
 )
+from perdure.store.posix_files import in_our_words
 from perdure.store.roots import Place, Roots, Stamp, look
 
 _SHOWN_CONFLICTS = 5
@@ -116,9 +117,11 @@ def restore(request: RestoreRequest) -> Restored:
     Raises:
         CheckpointCorrupt: saved bytes are damaged; nothing was changed.
         CheckpointConflict: outside files are in the way; nothing was changed.
-        OutOfSpace: and the like: it does not fit; nothing was changed.
+        OutOfSpace: and the like: it does not fit; nothing was changed, unless the error came while
+            files got their names. The restore may be done again in any case.
     """
-    return _Restore(request).run()
+    with in_our_words("restore into", request.roots.session):
+        return _Restore(request).run()
 
 
 class _Restore:
