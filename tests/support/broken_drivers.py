@@ -9,12 +9,13 @@ Source: docs/store-format.md "Drivers"; `contract.store.driver_contract` names w
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from perdure.store.driver import Data, KeyMissing, check_key, pieces
 from perdure.store.memory import MemoryDriver, MemoryUpload
+from perdure.store.opening import open_store
 from perdure.store.posix import PosixDriver
 
 _FOLDER_MODE = 0o700
@@ -325,3 +326,13 @@ def _placed(data: Data) -> Iterator[tuple[int, bytes]]:
     for piece in pieces(data):
         yield start, bytes(piece)
         start += memoryview(piece).nbytes
+
+
+def making_a_store(kind: type[PosixDriver]) -> Callable[[Path], PosixDriver]:
+    """How a store is opened, made if it is not there, with a driver of that kind."""
+
+    def opened(path: Path) -> PosixDriver:
+        open_store(str(path), write=True, create=True).driver.close()
+        return kind(path)
+
+    return opened

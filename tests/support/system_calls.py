@@ -22,7 +22,17 @@ from typing import Any
 from perdure.store import posix_files
 
 #: Calls by what their first arguments are; `rename` and `link` name two paths.
-_BY_PATH = ("open", "mkdir", "rmdir", "unlink", "remove", "truncate", "scandir", "readlink")
+_BY_PATH = (
+    "open",
+    "mkdir",
+    "rmdir",
+    "unlink",
+    "remove",
+    "truncate",
+    "scandir",
+    "readlink",
+    "statvfs",
+)
 _BY_TWO_PATHS = ("link", "rename", "replace")
 _BY_DESCRIPTOR = (
     "close",
@@ -42,7 +52,7 @@ _BY_DESCRIPTOR = (
     "copy_file_range",
     "sendfile",
 )
-_BY_EITHER = ("utime", "symlink")
+_BY_EITHER = ("utime", "symlink", "stat", "lstat", "fstat")
 NAMES = frozenset({*_BY_PATH, *_BY_TWO_PATHS, *_BY_DESCRIPTOR, *_BY_EITHER, "fallocate"})
 #: Give bytes to a file.
 WRITES = frozenset({"write", "writev", "pwrite", "pwritev"})
@@ -130,7 +140,11 @@ def watched(hook: Hook, *folders: Path) -> Iterator[None]:
 
 def _paths(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
     """What a call is about."""
-    if name in _BY_DESCRIPTOR or (name in ("utime", "scandir") and isinstance(args[0], int)):
+    if (
+        name in _BY_DESCRIPTOR
+        or name == "fstat"
+        or (name in ("utime", "scandir", "stat") and isinstance(args[0] if args else ".", int))
+    ):
         return (_path_of(args[0]),)
     if name in _BY_TWO_PATHS:
         return (

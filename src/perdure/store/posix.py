@@ -137,7 +137,11 @@ class _Journal:
             make_folders(path.parent, access)
             self._fd = create_file(path, access)
             self._is_named_durably = False
-        self._size = os.fstat(self._fd).st_size
+        try:
+            self._size = os.fstat(self._fd).st_size
+        except OSError:
+            os.close(self._fd)
+            raise
         self._room_end = self._size
         self._keeps_room = True
         # What is not known to be durable: a sync that failed may have lost it, so that the next
@@ -406,9 +410,12 @@ def _link(temporary: Path, path: Path, fd: int) -> bool:
         os.link(temporary, path)
     except FileExistsError:
         # A link that was done before its reply was lost looks like this too.
-        with suppress(FileNotFoundError):
+        try:
             return os.path.samestat(path.stat(), os.fstat(fd))
-        return False
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise PutUncertain(str(path)) from error
     except FileNotFoundError as error:
         raise StoreUnavailable(
             f"somebody removed what was being written for {path}",

@@ -285,7 +285,10 @@ class TaskStore(Struct):
         path = self.plan.driver.local_path(layout.FORMAT_KEY)
         if path is None:
             return None
-        found = os.statvfs(path)
+        try:
+            found = os.statvfs(path)
+        except OSError:
+            return None
         return found.f_bavail * found.f_frsize
 
     def _pruned_packs(self) -> frozenset[layout.PackId]:

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from perdure.store import posix
-from support.broken_drivers import CallsFailedSyncsSuccesses, WritesOnce
+from support.broken_drivers import CallsFailedSyncsSuccesses, WritesOnce, making_a_store
 from support.failing_calls import Way, every_call
 from support.lineage_life import LARGE
 
@@ -42,8 +42,8 @@ class TestTheHarnessCanFail:
 
     def test_a_short_write_that_nobody_looks_at(self, tmp_path):
         with pytest.raises(AssertionError, match="short, call"):
-            every_call(tmp_path, Way.SHORT, opened=WritesOnce)
+            every_call(tmp_path, Way.SHORT, opened=making_a_store(WritesOnce))
 
     def test_a_failed_sync_that_is_called_a_success(self, tmp_path):
         with pytest.raises(AssertionError, match="lost sync, call"):
-            every_call(tmp_path, Way.LOST, opened=CallsFailedSyncsSuccesses)
+            every_call(tmp_path, Way.LOST, opened=making_a_store(CallsFailedSyncsSuccesses))
