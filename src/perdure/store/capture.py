@@ -19,6 +19,7 @@ Crash behaviour: whatever was taken is invisible until the caller puts the recor
 Source: design decisions in docs/decisions/045 to 048.
 """
 
+import errno
 import math
 import os
 import threading
@@ -58,6 +59,9 @@ _RECORDED_DIGEST_BYTES = 64 << 20
 
 # Packs are deleted by this lineage's owner only; more than once a save is somebody else's doing.
 _LOST_PACK_TRIES = 3
+
+# What a stat says of a path that leads to nothing.
+_NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 
 Freezer = Callable[[], AbstractContextManager[None]]
 
@@ -117,6 +121,7 @@ class Frozen(Struct, kw_only=True):
         stamped_at_ns: the wall clock after they were stamped.
         guard: what holds the session still.
         stop_until: until when it may, by the monotonic clock.
+        unseen: why a named path could not be looked at; it may well be there.
     """
 
     announcement: Announcement
@@ -124,6 +129,7 @@ class Frozen(Struct, kw_only=True):
     stamped_at_ns: int = 0
     guard: ExitStack = field(default_factory=ExitStack)
     stop_until: float = math.inf
+    unseen: OSError | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -245,8 +251,12 @@ class Capture:
             # By the path as it is: what is read later is known by device and inode.
             try:
                 frozen.stamps[path] = Stamp.of(os.stat(path))  # noqa: PTH116 - half the time of Path
-            except (OSError, ValueError):
+            except ValueError:
                 frozen.stamps[path] = None
+            except OSError as error:
+                frozen.stamps[path] = None
+                if error.errno not in _NOT_THERE:
+                    frozen.unseen = error
         frozen.stamped_at_ns = self._wall_ns()
 
     def drop(self, frozen: Frozen) -> None:
@@ -279,6 +289,8 @@ class Capture:
 
     def _take(self, frozen: Frozen) -> CapturedSave:
         self.complete(frozen)
+        if frozen.unseen is not None:
+            raise frozen.unseen
         announcement = frozen.announcement
         line = Line(read_at_ns=announcement.line_at_ns, stamped_at_ns=frozen.stamped_at_ns)
         gatherer = self._gatherer(line)
