@@ -18,7 +18,7 @@ from perdure.store.job_document import from_header
 from perdure.store.layout import JobId, LaunchId
 from perdure.store.manifest import Manifest
 from perdure.store.manifest_format import decode_manifest
-from perdure.store.record_format import Record, decode_record
+from perdure.store.record_format import Record, decode_record, decode_record_of
 from perdure.store.verify import verify_checkpoint
 
 
@@ -142,6 +142,9 @@ def _check_journal(
         yield Finding(key=key, kind="journal", reason=f"it cannot be read: {error}")
         return
     checked.journals += 1
+    own = (account.opened or {}).get("launch", launch)
+    if own != launch:
+        yield Finding(key=key, kind="journal", reason=f"it is the journal of the launch {own}")
     if account.damaged_at is not None:
         yield Finding(
             key=key,
@@ -157,7 +160,9 @@ def _read(driver: Driver, key: str, checked: Checked) -> Record | Finding:
         FormatTooNew: a later perdure wrote it: that is no damage.
     """
     try:
-        record = decode_record(driver.get(key), key=key)
+        is_in_log = "/log/" in key or "/shares/" in key
+        decode = decode_record_of if is_in_log else decode_record
+        record = decode(driver.get(key), key=key)
     except FormatTooNew:
         raise
     except KeyMissing:

@@ -83,6 +83,22 @@ def decode_record(data: bytes, *, key: str) -> Record:
     return Record(header=header, payload=payload)
 
 
+def decode_record_of(data: bytes, *, key: str) -> Record:
+    """The record in ``data``, which must have been written to be at ``key``.
+
+    Records of a log say where they belong: two that were swapped are right, each by itself. Those
+    of the first perdures, and those that stand in for a damaged one, do not say it.
+
+    Raises:
+        FormatTooNew, StoreDamaged: as `decode_record`.
+    """
+    record = decode_record(data, key=key)
+    own = record.header.get("key", key)
+    if own != key:
+        raise _damaged(key, f"what stands there was written as {own}")
+    return record
+
+
 def _check_first_line(data: bytes, key: str) -> None:
     """Refuse what is no record, or one of a later format."""
     end = data.find(b"\n", 0, len(_MAGIC) + 12)
