@@ -16,7 +16,7 @@ from pathlib import Path
 from perdure.store.driver import Data, KeyMissing, check_key, pieces
 from perdure.store.memory import MemoryDriver, MemoryUpload
 from perdure.store.opening import open_store
-from perdure.store.posix import PosixDriver
+from perdure.store.posix import PosixDriver, PosixUpload
 
 _FOLDER_MODE = 0o700
 _FILE_MODE = 0o600
@@ -154,6 +154,59 @@ class HeadGuesses(MemoryDriver):
     def head(self, key: str) -> int | None:
         size = super().head(key)
         return None if size is None else -(-size // 512) * 512
+
+
+class DropsEmptyObjects(MemoryDriver):
+    """An object without bytes is none."""
+
+    def put_if_absent(self, key: str, data: Data) -> bool:
+        whole = b"".join(pieces(data))
+        return not whole or super().put_if_absent(key, whole)
+
+
+class NeverOverwritesInPlace(MemoryDriver):
+    """A put in place keeps what is there."""
+
+    def put(self, key: str, data: Data, *, in_place: bool = False) -> None:
+        if not in_place or self.head(key) is None:
+            super().put(key, data)
+
+
+class _CommitsAnyhow(MemoryUpload):
+    """The commit replaces what is there."""
+
+    def commit(self) -> bool:
+        self._driver.put(self._key, bytes(self._data))
+        return True
+
+
+class CommitsOverOthers(MemoryDriver):
+    """An upload takes a name over."""
+
+    def upload(self, key: str) -> MemoryUpload:
+        return _CommitsAnyhow(self, check_key(key))
+
+
+class _AbortsByCommit(MemoryUpload):
+    """What was given up is there."""
+
+    def abort(self) -> None:
+        self.commit()
+
+
+class CommitsAborted(MemoryDriver):
+    """An aborted upload is put all the same."""
+
+    def upload(self, key: str) -> MemoryUpload:
+        return _AbortsByCommit(self, check_key(key))
+
+
+class ShowsGrandchildren(MemoryDriver):
+    """A listing that does not stop at the next slash."""
+
+    def children(self, prefix: str) -> tuple[str, ...]:
+        skipped = len(prefix) + 1 if prefix else 0
+        return tuple(key[skipped:] for key in self.list(prefix))
 
 
 class StepByStep(PosixDriver):
@@ -312,6 +365,37 @@ class WritesUnderItsName(StepByStep):
         finally:
             os.close(fd)
         return True
+
+
+class UploadsWithoutSync(StepByStep):
+    """An upload is renamed into place, and that is all."""
+
+    def upload(self, key: str) -> PosixUpload:
+        return _Unsynced(self.root / check_key(key), self._access)
+
+
+class _Unsynced(PosixUpload):
+    """Visible at once, durable some time."""
+
+    def commit(self) -> bool:
+        self._temporary.rename(self._path)
+        return True
+
+
+class PutsLate(StepByStep):
+    """A put if absent gets its name with the next delete or put: the order is not kept."""
+
+    _late: tuple[str, bytes] | None = None
+
+    def put_if_absent(self, key: str, data: Data) -> bool:
+        late, self._late = self._late, (key, b"".join(pieces(data)))
+        return late is None or super().put_if_absent(*late)
+
+    def delete(self, key: str) -> None:
+        super().delete(key)
+        if self._late is not None:
+            super().put_if_absent(*self._late)
+            self._late = None
 
 
 class SyncsNoJournal(StepByStep):
