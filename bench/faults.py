@@ -12,6 +12,7 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
@@ -34,47 +35,59 @@ DAMAGES = 10_000
 POINTS = 100
 QUICK_PART = 50
 
-Try = Callable[[Path, int, bool], str]
+
+@dataclass(frozen=True)
+class How:
+    """Where to try, what the choices follow from, and whether a sample will do."""
+
+    folder: Path
+    seed: int
+    quick: bool
 
 
-def failing_calls(folder: Path, _seed: int, quick: bool) -> str:
+Try = Callable[[How], str]
+
+
+def failing_calls(how: How) -> str:
     total = Counts()
-    for way in (Way.ENOSPC, Way.LOST) if quick else Way:
-        total.add(every_call(folder, way))
+    for way in (Way.ENOSPC, Way.LOST) if how.quick else Way:
+        total.add(every_call(how.folder, way))
     return str(total)
 
 
-def kills(folder: Path, seed: int, quick: bool) -> str:
-    points, killed = killed_everywhere(folder, sample=QUICK_PART if quick else None, seed=seed)
+def kills(how: How) -> str:
+    points, killed = killed_everywhere(
+        how.folder, sample=QUICK_PART if how.quick else None, seed=how.seed
+    )
     return f"{points} system calls in a life: {killed}"
 
 
-def power_failures(folder: Path, seed: int, quick: bool) -> str:
-    history = recorded_life(folder / "life")
-    each = 5 if quick else -(-POWER_STATES // (len(history) + 1))
-    tried = powered_off(history, folder, each=each, seed=seed)
+def power_failures(how: How) -> str:
+    history = recorded_life(how.folder / "life")
+    each = 5 if how.quick else -(-POWER_STATES // (len(history) + 1))
+    tried = powered_off(history, how.folder, each=each, seed=how.seed)
     assert tried.wrong == [], tried.wrong
     return str(tried)
 
 
-def damages(folder: Path, seed: int, quick: bool) -> str:
-    count = DAMAGES // QUICK_PART if quick else DAMAGES
-    tried = DamagedStore(folder / "store").try_all(range(seed, seed + count))
+def damages(how: How) -> str:
+    count = DAMAGES // QUICK_PART if how.quick else DAMAGES
+    tried = DamagedStore(how.folder / "store").try_all(range(how.seed, how.seed + count))
     assert tried.wrong == [], tried.wrong[:5]
     return str(tried)
 
 
-def broken_drivers(folder: Path, _seed: int, _quick: bool) -> str:
+def broken_drivers(how: How) -> str:
     passed = [kind.__name__ for kind, check in BROKEN.items() if check not in failed_checks(kind)]
     for kind, check in BROKEN_IN_A_FOLDER.items():
-        if check not in failed_durable_checks(kind, folder / kind.__name__):
+        if check not in failed_durable_checks(kind, how.folder / kind.__name__):
             passed.append(kind.__name__)
     assert passed == [], f"pass what they were made to fail: {passed}"
     return f"{len(BROKEN) + len(BROKEN_IN_A_FOLDER)} drivers, all found by the check meant for them"
 
 
-def in_place_writers(folder: Path, seed: int, quick: bool) -> str:
-    tried = killed_in_its_next_save(folder, points=2 if quick else POINTS, seed=seed)
+def in_place_writers(how: How) -> str:
+    tried = killed_in_its_next_save(how.folder, points=2 if how.quick else POINTS, seed=how.seed)
     assert tried.mixtures == [], tried.mixtures
     return str(tried)
 
@@ -89,17 +102,17 @@ KINDS: dict[str, Try] = {
 }
 
 
-def main() -> int:
+def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}")
     parser.add_argument("--quick", action="store_true", help="a sample of each")
     parser.add_argument("--seed", type=int, default=20261130)
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     status = 0
     for name in given.kinds or KINDS:
         with tempfile.TemporaryDirectory(prefix="perdure-faults-") as folder:
             try:
-                said = KINDS[name](Path(folder), given.seed, given.quick)
+                said = KINDS[name](How(Path(folder), given.seed, given.quick))
             except NotPermitted as error:
                 said, status = f"NOT TRIED: {error}", 1
             except Exception as error:  # noqa: BLE001 - the other kinds are tried, too

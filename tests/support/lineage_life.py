@@ -22,7 +22,7 @@ from pathlib import Path
 from blake3 import blake3
 
 from clock_kit import HandClock
-from perdure.errors import StoreUnavailable
+from perdure.errors import PerdureError, StoreUnavailable
 from perdure.journal.account import LaunchAccount
 from perdure.journal.journal_format import Kind
 from perdure.journal.writer import JournalWriter
@@ -204,6 +204,8 @@ class Life:
         if self._files_of != version:
             with self.unharmed():
                 self.write_files(version)
+        if version % 2 == 0:
+            self._declare()
         self.saves += 1
         frozen = self._capture.freeze(
             Announcement(
@@ -221,6 +223,11 @@ class Life:
         self.task.remember(number, manifest)
         self.said("save", version)
         self._say_line(f"saved {version}")
+
+    def _declare(self) -> None:
+        """The files are declared before they are saved; what goes wrong is left to the save."""
+        with suppress(PerdureError):
+            self._capture.announce((str(self.session / "settled"), str(self.session / "data")))
 
     def write_files(self, version: int) -> None:
         """As a task writes them: a new file, renamed."""
