@@ -31,6 +31,13 @@ def test_many_damages(tmp_path, part):
     assert tried.named.total() >= SOAK // 2
 
 
+def test_a_damaged_number_of_a_format_is_no_later_format(tmp_path):
+    """Found by the long run: the digit 1 became a 3."""
+    tried = DamagedStore(tmp_path / "store").try_all(range(6841, 6842))
+    assert tried.wrong == []
+    assert tried.named.total() == 1
+
+
 class TestTheHarnessCanFail:
     def wrong(self, tmp_path):
         return " ".join(DamagedStore(tmp_path / "store").try_all(range(60)).wrong)

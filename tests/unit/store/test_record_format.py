@@ -92,3 +92,10 @@ def test_equal_values_have_equal_bytes():
     for value in (float("nan"), float("inf"), "\ud800"):
         with pytest.raises(ValueError):
             canonical_json(value)
+
+
+def test_a_damaged_number_of_the_format_is_no_later_format():
+    data = encode_record({"kind": "x", "id": "", "at": ""}, b"payload")
+    flipped = data.replace(b"perdure-record 1", b"perdure-record 3", 1)
+    with pytest.raises(StoreDamaged, match="format's number"):
+        decode_record(flipped, key="a")
