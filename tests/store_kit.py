@@ -9,12 +9,15 @@ from perdure.store.capture import Announcement, Capture, CapturedSave, CaptureSe
 from perdure.store.driver import Driver
 from perdure.store.layout import LaunchId
 from perdure.store.manifest import Manifest
-from perdure.store.manifest_format import decode_manifest, encode_manifest
+from perdure.store.manifest_format import encode_manifest
+from perdure.store.manifest_reading import decode_manifest
 from perdure.store.memory import MemoryDriver
 from perdure.store.ownership import Ownership
-from perdure.store.packs import BlockIndex, PackWriter
+from perdure.store.pack_writing import PackWriter
+from perdure.store.packs import BlockIndex
 from perdure.store.restore import Restored, RestoreRequest, restore
 from perdure.store.roots import Roots
+from perdure.store.sealing import PLAIN, Sealing
 
 LAUNCH = LaunchId("01jdxyz0000000000000000001")
 PACKS = "lineages/01jdxyz0000000000000000000/0001/0123456789abcdef/packs"
@@ -33,6 +36,8 @@ class Task:
     recorded: frozenset[str] = frozenset()
     elsewhere: frozenset[str] = frozenset()
     attempt: int = 1
+    packs: str = PACKS
+    sealing: Sealing = PLAIN
     saves: int = 0
     options: dict = field(default_factory=dict)
     settings: dict = field(default_factory=dict)
@@ -40,7 +45,12 @@ class Task:
     def __post_init__(self) -> None:
         self.index = BlockIndex()
         self.writer = PackWriter(
-            self.driver, PACKS, launch=LAUNCH, attempt=self.attempt, index=self.index
+            self.driver,
+            self.packs,
+            launch=LAUNCH,
+            attempt=self.attempt,
+            index=self.index,
+            sealing=self.sealing,
         )
         self.capture = Capture(
             Roots(self.session, self.outside),

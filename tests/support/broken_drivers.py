@@ -16,7 +16,8 @@ from pathlib import Path
 from perdure.store.driver import Data, KeyMissing, check_key, pieces
 from perdure.store.memory import MemoryDriver, MemoryUpload
 from perdure.store.opening import open_store
-from perdure.store.posix import PosixDriver, PosixUpload
+from perdure.store.posix import PosixDriver
+from perdure.store.posix_upload import PosixUpload
 
 _FOLDER_MODE = 0o700
 _FILE_MODE = 0o600
@@ -378,6 +379,7 @@ class _Unsynced(PosixUpload):
     """Visible at once, durable some time."""
 
     def commit(self) -> bool:
+        self._end_file()
         self._temporary.rename(self._path)
         return True
 

@@ -37,7 +37,7 @@ from perdure.store.job_log import TaskRef
 from perdure.store.lineage import fold_lineage
 from perdure.store.log import Log
 from perdure.store.manifest import NO_PACK
-from perdure.store.manifest_format import decode_manifest
+from perdure.store.manifest_reading import decode_manifest
 from perdure.store.opening import open_store
 from perdure.worker.claiming import Claimant, ClaimPlan, Held, Identity, Left, LineageView
 from perdure.worker.deciding import StepRules, decide

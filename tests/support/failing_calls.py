@@ -292,16 +292,19 @@ def every_call(
     *,
     sizes: Sizes = SMALL,
     opened: Opened = opened,
+    stride: int = 1,
 ) -> Counts:
     """Live with the first call failing, the second, … until a pass in which none was left to fail.
+
+    With a ``stride`` only every so-manieth one, for a sample.
 
     Raises:
         AssertionError: as `lived_through`, with which call it was.
     """
     counts = Counts()
-    number = 0
+    number = 1 - stride
     while not counts.clean:
-        number += 1
+        number += stride
         here = folder / f"{way.name}-{number}"
         try:
             passed = lived_through(here, way, number, sizes=sizes, opened=opened)

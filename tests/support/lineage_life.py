@@ -33,7 +33,8 @@ from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
 from perdure.store.lineage import Lineage, fold_lineage
 from perdure.store.log import Entry, Log
 from perdure.store.manifest import BLOCK_BYTES, Manifest
-from perdure.store.manifest_format import decode_manifest, encode_manifest
+from perdure.store.manifest_format import encode_manifest
+from perdure.store.manifest_reading import decode_manifest
 from perdure.store.opening import open_store
 from perdure.store.restore import RestoreRequest, restore
 from perdure.store.roots import Roots

@@ -30,7 +30,7 @@ from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
 from perdure.store.lineage import Lineage
 from perdure.store.log import Entry, Log
 from perdure.store.manifest import Manifest
-from perdure.store.manifest_format import decode_manifest
+from perdure.store.manifest_reading import decode_manifest
 from perdure.store.opening import open_store
 from perdure.store.record_format import encode_record
 from perdure.template import Job, task_key

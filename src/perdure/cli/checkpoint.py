@@ -225,6 +225,7 @@ def restore(**given: Any) -> int:
 
     What the task had in its session folder lies at the top, what it had elsewhere below outside/.
     """
+    from perdure.cli.keys import sealing_of
     from perdure.manager.native_files import session_only
     from perdure.store.restore import RestoreRequest
     from perdure.store.restore import restore as put_back
@@ -241,6 +242,7 @@ def restore(**given: Any) -> int:
             manifest=manifest,
             name=found.label,
             roots=Roots(folder),
+            sealing=sealing_of(found.at.document),
         )
     )
     file = str(restored.file) if restored.file is not None else None
@@ -279,11 +281,15 @@ def _make_empty(folder: Path) -> None:
 @_command(_JSON)
 def verify(**given: Any) -> int:
     """Read all of a checkpoint back and check it; exit with 3 if it is damaged."""
+    from perdure.cli.keys import sealing_of
+    from perdure.store.sealing import check_key
     from perdure.store.verify import verify_checkpoint
 
     found = _named(given)
     driver = found.at.looked.store.driver
-    damages = verify_checkpoint(driver, found.at.stored.packs, found.manifest)
+    sealing = sealing_of(found.at.document)
+    check_key(sealing, found.manifest, found.label)
+    damages = verify_checkpoint(driver, found.at.stored.packs, found.manifest, sealing)
     if given["as_json"]:
         print(json.dumps({"name": found.label, "damaged": to_builtins(damages)}))
     elif not damages:
@@ -330,6 +336,7 @@ def _pin(kind: str, given: dict[str, Any]) -> int:
 @_command(click.argument("file", type=click.Path(path_type=Path)), _JSON)
 def export(**given: Any) -> int:
     """Write a checkpoint as one portable FILE: a plain tar, readable without perdure."""
+    from perdure.cli.keys import sealing_of
     from perdure.manager.exporting import Export
     from perdure.manager.exporting import export as write
 
@@ -345,6 +352,8 @@ def export(**given: Any) -> int:
             manifest=found.manifest,
             record=found.at.looked.store.driver.get(key),
             about={**about, "job_name": found.at.document.name},
+            sealing=sealing_of(found.at.document),
+            name=found.label,
         ),
         given["file"],
     )
@@ -367,10 +376,12 @@ _ABOUT = ("job", "step", "task", "key", "sequence", "committed_at", "content", "
 def import_(**given: Any) -> int:
     """Let a task go on from the checkpoint in FILE; only files of its session folder are taken."""
     from perdure.cli.checkpoint_naming import named_task
+    from perdure.cli.keys import sealing_of
     from perdure.manager.importing import import_checkpoint
 
     at = named_task(places(given["home"], given["store"]), given["name"], write=True)
-    done = import_checkpoint(at.view, at.task.step, at.task.ref, given["file"])
+    sealing = sealing_of(at.document)
+    done = import_checkpoint(at.view, at.task.step, at.task.ref, given["file"], sealing)
     label = f"{at.document.job}/{at.stored.label}@{done.sequence}"
     if given["as_json"]:
         described = {"name": label, "sequence": done.sequence, "left_out": list(done.left_out)}

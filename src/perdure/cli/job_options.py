@@ -140,6 +140,12 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         show_default=True,
         help="How many checkpoints of a task are kept.",
     ),
+    click.option(
+        "--encrypt",
+        "key_file",
+        metavar="KEYFILE",
+        help="Encrypt checkpoints by the key in this file.",
+    ),
     click.option("--heartbeat-seconds", type=click.FloatRange(min=0.05), default=10.0, hidden=True),
     click.option("--sessions-dir", metavar="DIR", help="Where session folders are made."),
 )
@@ -209,7 +215,19 @@ def _options(given: Mapping[str, Any]) -> Options:
         temporary_dir=str(Path(given["sessions_dir"]).absolute())
         if given["sessions_dir"]
         else None,
+        key_file=_key_file(given["key_file"]),
     )
+
+
+def _key_file(given: str | None) -> str | None:
+    """The key file's whole path; it is read once, so that a wrong one is told at once."""
+    if given is None:
+        return None
+    from perdure.store.sealing import read_key
+
+    path = Path(given).absolute()
+    read_key(path)
+    return str(path)
 
 
 def _selection(given: Mapping[str, Any]) -> Selection:

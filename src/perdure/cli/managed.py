@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from perdure.cli.keys import sealing_of
 from perdure.cli.places import Places
 from perdure.clock import Clock, SystemClock, pause
 from perdure.engines.local import LocalEngine
@@ -97,8 +98,10 @@ def manage(
 
     Raises:
         HomeBusy: somebody else manages the job.
+        UsageError: the key of its checkpoints cannot be read.
     """
     view = managed.view
+    sealing_of(view.document, managed.environment)  # said here, and not by each worker
     presence = Presence(
         managed.store.driver,
         view.document.job,

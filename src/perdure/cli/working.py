@@ -6,6 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from perdure.cli.keys import sealing_of
 from perdure.clock import SystemClock, pause
 from perdure.engines.local import LocalEngine
 from perdure.errors import JobMissing
@@ -78,6 +79,7 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
         session_root=session_root,
         led=LedSession(session_root),
         path_mapping=library_rules(document.path_mapping),
+        sealing=sealing_of(document, environment),
     )
     imds = environment.get(_IMDS_VARIABLE)
     notice = document.options.notice

@@ -18,7 +18,7 @@ from perdure.store.driver import Driver, KeyMissing
 from perdure.store.job_document import from_header
 from perdure.store.layout import JobId, LaunchId
 from perdure.store.manifest import Manifest
-from perdure.store.manifest_format import decode_manifest
+from perdure.store.manifest_reading import decode_manifest
 from perdure.store.record_format import Record, decode_record, decode_record_of
 from perdure.store.verify import verify_checkpoint
 
@@ -38,11 +38,12 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class Checked(Struct):
-    """How much was read."""
+    """How much was read; ``locked``: checkpoints whose bytes were not, for want of their key."""
 
     records: int = 0
     journals: int = 0
     checkpoints: int = 0
+    locked: int = 0
     size_bytes: int = 0
 
 
@@ -125,6 +126,9 @@ def _check_save(driver: Driver, log: str, key: str, checked: Checked) -> Iterato
         return
     checked.checkpoints += 1
     checked.size_bytes += manifest.size_bytes
+    if manifest.key_id:
+        checked.locked += 1
+        return
     for damage in verify_checkpoint(driver, packs, manifest):
         yield Finding(key=key, kind="checkpoint", reason=f"{damage.path}: {damage.reason}")
 

@@ -28,6 +28,7 @@ from perdure.store.driver import Driver
 from perdure.store.manifest import Entry, EntryType, FileRef, Kept, Manifest, RootKind
 from perdure.store.packs import read_block, stored_block
 from perdure.store.posix_files import in_our_words, sync_folder
+from perdure.store.sealing import PLAIN, Sealing, check_key
 
 EXPORT_FORMAT = 1
 OWN_FOLDER = "perdure-checkpoint"
@@ -43,6 +44,8 @@ class Export(Struct, frozen=True, kw_only=True):
         packs: the lineage's packs prefix.
         record: the save's record, as bytes of the store.
         about: what people read first; ``format`` is added.
+        sealing: how its blocks are encrypted; in the file they are not.
+        name: how the checkpoint is called.
     """
 
     driver: Driver
@@ -50,6 +53,8 @@ class Export(Struct, frozen=True, kw_only=True):
     manifest: Manifest
     record: bytes
     about: dict[str, Any]
+    sealing: Sealing = PLAIN
+    name: str = ""
 
 
 def export(order: Export, path: Path) -> int:
@@ -58,8 +63,10 @@ def export(order: Export, path: Path) -> int:
     Raises:
         UsageError: there is a file of that name.
         CheckpointCorrupt: the checkpoint is damaged; no file is left.
+        CheckpointError: it is encrypted with another key.
         OutOfSpace, HomeError: the file cannot be written; none is left.
     """
+    check_key(order.sealing, order.manifest, order.name)
     temporary = path.with_name(f".{path.name}.perdure-partial")
     try:
         with in_our_words("write", path):
@@ -135,7 +142,7 @@ def _blocks(order: Export, entry: Entry) -> Iterator[bytes]:
     shown = order.manifest.shown_path(entry)
     for block in entry.blocks:
         stored = stored_block(order.manifest, block)
-        yield read_block(order.driver, order.packs, stored, of=shown)
+        yield read_block(order.driver, order.packs, stored, of=shown, sealing=order.sealing)
 
 
 class _EntryReader(io.BufferedIOBase):

@@ -41,15 +41,18 @@ from perdure.store.manifest import (
     Manifest,
     RootKind,
 )
-from perdure.store.manifest_format import BODY_LIMIT_BYTES, decode_manifest, encode_manifest
+from perdure.store.manifest_format import encode_manifest
+from perdure.store.manifest_reading import decode_manifest
+from perdure.store.manifest_rows import BODY_LIMIT_BYTES
+from perdure.store.pack_writing import PackWriter
 from perdure.store.packs import (
     BlockIndex,
-    PackWriter,
     StoredBlock,
     number_packs,
     to_block,
 )
 from perdure.store.record_format import HEADER_LIMIT_BYTES, Record, decode_record
+from perdure.store.sealing import PLAIN, Sealing, check_key
 
 #: No claim has this number: the save belongs to none.
 NO_CLAIM = -1
@@ -72,12 +75,15 @@ class Imported(Struct, frozen=True, kw_only=True):
     given_back: tuple[int, ...] = ()
 
 
-def import_checkpoint(view: JobView, step: StepView, ref: TaskRef, path: Path) -> Imported:
+def import_checkpoint(
+    view: JobView, step: StepView, ref: TaskRef, path: Path, sealing: Sealing = PLAIN
+) -> Imported:
     """Let the task go on from the checkpoint in the file. Blocks while it is read.
 
     Raises:
         UsageError: the file is none, or the task cannot be resumed from one.
         HomeBusy: a worker holds the task.
+        CheckpointError: it was saved with another key than this job has.
         CheckpointCorrupt, CheckpointConflict: the file's bytes are not what was saved, or its
             checkpoint cannot be used here; nothing was changed.
     """
@@ -86,7 +92,12 @@ def import_checkpoint(view: JobView, step: StepView, ref: TaskRef, path: Path) -
     launch = LaunchId(str(ULID()).lower())
     attempt = max((claim.attempt for claim in stored.lineage.claims), default=1)
     writer = PackWriter(
-        view.records.driver, stored.packs, launch=launch, attempt=attempt, index=BlockIndex()
+        view.records.driver,
+        stored.packs,
+        launch=launch,
+        attempt=attempt,
+        index=BlockIndex(),
+        sealing=sealing,
     )
     try:
         record, manifest, left_out = _read(path, writer)
@@ -165,6 +176,8 @@ def _take(taking: _Taking, tar: tarfile.TarFile, member: tarfile.TarInfo) -> Non
         taking.manifest = decode_manifest(
             taking.record.header, taking.record.payload, name="in the file"
         )
+        # Digests are keyed: without the key that they were made with nothing can be believed.
+        check_key(taking.writer.sealing, taking.manifest, "in the file")
         taking.wanted = dict(_wanted(taking.manifest))
         return
     entry = taking.wanted.get(member.name)

@@ -20,7 +20,7 @@ from perdure.store.layout import JobId, StepKey, TaskKey
 from perdure.store.lineage import Lineage, Save
 from perdure.store.log import Log
 from perdure.store.manifest import Manifest
-from perdure.store.manifest_format import decode_manifest
+from perdure.store.manifest_reading import decode_manifest
 from perdure.worker.job_records import LineageId
 
 

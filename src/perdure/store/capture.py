@@ -24,19 +24,25 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, suppress
 from fnmatch import fnmatchcase
+from operator import attrgetter
+from pathlib import Path
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from perdure.errors import CheckpointTorn, PerdureError, SaveRefused, StoreDamaged
-from perdure.store.dataset_reading import Reading, Version, read_version, tick_ns
+from perdure.store.block_threads import BlockThreads
+from perdure.store.clones import Clones
+from perdure.store.dataset_reading import DatasetReader, Reading, Version, Wanted
+from perdure.store.file_systems import kind_of, tick_ns
 from perdure.store.gathering import Found, Gathered, Gatherer, Line, torn
 from perdure.store.layout import LaunchId, PackId
 from perdure.store.manifest import (
     SESSION_ROOT,
+    Block,
     Entry,
     EntryType,
     FileRef,
@@ -44,8 +50,10 @@ from perdure.store.manifest import (
     Manifest,
     RootKind,
 )
+from perdure.store.mapped_files import mapped_inodes
 from perdure.store.ownership import Owner, Ownership
-from perdure.store.packs import PackWriter, StoredBlock, number_packs, to_block
+from perdure.store.pack_writing import PackWriter
+from perdure.store.packs import number_packs, to_block
 from perdure.store.roots import Place, Roots, Stamp
 
 #: So many named files are stamped by the reader itself: some milliseconds at most.
@@ -56,6 +64,11 @@ TORN_BEFORE_FREEZING = 2
 _TRUSTED_BY_STAMP_BYTES = 8 << 20
 # A recorded file that is larger is known by size and time only.
 _RECORDED_DIGEST_BYTES = 64 << 20
+
+# No longer is waited for a tick; where stamps are coarser still a version is read again.
+_LONGEST_TICK_NS = 1_000_000_000
+#: File systems that write nothing back, so that no store through memory is ever seen.
+_NEVER_WRITTEN_BACK = frozenset({"tmpfs", "ramfs", "hugetlbfs", ""})
 
 # Packs are deleted by this lineage's owner only; more than once a save is somebody else's doing.
 _LOST_PACK_TRIES = 3
@@ -100,7 +113,8 @@ class CaptureSettings(Struct, frozen=True, kw_only=True):
         records_outside: True: outside files are recorded, their bytes stay where they are.
         freeze_limit_seconds: no longer is a session frozen for one save.
         is_made_anew: whether a path in the session folder is the session's, not the task's.
-        tick_ns: how long two versions of a file may carry one stamp here.
+        tick_ns: how long two versions of a file may carry one stamp; None: by its file system.
+        clones: the folder for clones of large files, made when one is needed; None: none are made.
     """
 
     attempt: int
@@ -109,7 +123,8 @@ class CaptureSettings(Struct, frozen=True, kw_only=True):
     records_outside: bool = False
     freeze_limit_seconds: float = 60.0
     is_made_anew: Callable[[str], bool] = lambda _path: False
-    tick_ns: int = tick_ns(os.uname().release)
+    tick_ns: int | None = None
+    clones: Path | None = None
 
 
 class Frozen(Struct, kw_only=True):
@@ -119,6 +134,7 @@ class Frozen(Struct, kw_only=True):
         announcement: what it is of.
         stamps: of the named paths; None where nothing was.
         stamped_at_ns: the wall clock after they were stamped.
+        mapped: inodes of files that the task may change through memory.
         guard: what holds the session still.
         stop_until: until when it may, by the monotonic clock.
         unseen: why a named path could not be looked at; it may well be there.
@@ -127,6 +143,7 @@ class Frozen(Struct, kw_only=True):
     announcement: Announcement
     stamps: dict[str, Stamp | None] = field(default_factory=dict)
     stamped_at_ns: int = 0
+    mapped: frozenset[int] = frozenset()
     guard: ExitStack = field(default_factory=ExitStack)
     stop_until: float = math.inf
     unseen: OSError | None = None
@@ -146,11 +163,11 @@ class CapturedSave(Struct, frozen=True, kw_only=True):
 
 
 class _Taken(Struct, frozen=True, kw_only=True):
-    """One entry and its blocks, whose packs have no numbers yet."""
+    """One file, and the version of it that was taken; None where only what it was is recorded."""
 
-    place: Place
-    entry: Entry
-    blocks: tuple[StoredBlock, ...] = ()
+    found: Found
+    kept: Kept
+    version: Version | None
 
 
 class Capture:
@@ -162,8 +179,8 @@ class Capture:
         settings: see `CaptureSettings`.
         ownership: whose outside files are.
         freezer: stops the session while its context is entered; None where that cannot be done.
+        pids: the processes of the task, as far as they are known.
         wall_ns: the wall clock.
-        settle: called with an open file before it is stamped for reading.
     """
 
     def __init__(
@@ -174,23 +191,30 @@ class Capture:
         *,
         ownership: Ownership,
         freezer: Freezer | None = None,
+        pids: Callable[[], Iterable[int]] = tuple,
         wall_ns: Callable[[], int] = time.time_ns,
-        settle: Callable[[int], None] = lambda _fd: None,
     ) -> None:
         self._roots = roots
         self._writer = writer
         self._settings = settings
         self._ownership = ownership
         self._freezer = freezer
+        self._pids = pids
         self._wall_ns = wall_ns
-        self._settle = settle
+        self._reader = DatasetReader(writer, BlockThreads())
+        self._clones = Clones(settings.clones)
         self._versions: dict[Place, Version] = {}
         self._torn_in_a_row = 0
+        self._is_urgent = False
 
     @property
     def torn_in_a_row(self) -> int:
         """How many saves were torn since the last one that was taken."""
         return self._torn_in_a_row
+
+    def hurry(self) -> None:
+        """From now on nothing is more important than the capture; may come from any thread."""
+        self._is_urgent = True
 
     def announce(self, paths: tuple[str, ...]) -> None:
         """Take the bytes of declared files now; a save that finds them unchanged needs no others.
@@ -200,46 +224,82 @@ class Capture:
         """
         now = self._wall_ns()
         line = Line(read_at_ns=now, stamped_at_ns=now)
+        mapped = mapped_inodes(self._pids())
+        early: list[Found] = []
         for path in paths:
             with suppress(OSError, SaveRefused, CheckpointTorn):
                 gatherer = self._gatherer(line)
                 gathered = gatherer.gather({path: Stamp.of(os.stat(path))}, file=None)  # noqa: PTH116 - as `freeze` does
-                for found in gathered.files.values():
-                    self._take_early(found)
+                early += gathered.files.values()
+        wanted = [found for found in early if self._is_worth_it(found, mapped)]
+        self._wait_for_tick(wanted)
+        try:
+            self._take_early(wanted)
+        except PerdureError:
+            self._forget()
+            raise
 
     def _gatherer(self, line: Line) -> Gatherer:
         return Gatherer(
             self._roots, self._ownership, line, self._wall_ns, self._settings.is_made_anew
         )
 
-    def _take_early(self, found: Found) -> None:
+    def _is_worth_it(self, found: Found, mapped: frozenset[int]) -> bool:
+        """Whether a save could use bytes of the file that are taken now."""
         known = self._versions.get(found.place)
         is_same = known is not None and known.stamp == found.stamp
-        if is_same or self._kept(found) is not Kept.BYTES:
-            return
-        age_ns = self._wall_ns() - found.stamp.ctime_ns
-        if 0 <= age_ns < self._settings.tick_ns:
-            time.sleep((self._settings.tick_ns - age_ns) / 1e9)
-        try:
-            version = self._read(found, None, is_kept=True)
-        except PerdureError:
-            self._forget()
-            raise
-        if version is not None:
-            self._versions[found.place] = version
+        is_mapped = found.stamp.inode in mapped
+        return not is_same and not is_mapped and self._kept(found) is Kept.BYTES
+
+    def _wait_for_tick(self, early: list[Found]) -> None:
+        """Wait until a new version of what was written just now would carry another stamp."""
+        now = self._wall_ns()
+        waits = [
+            tick - (now - found.stamp.ctime_ns)
+            for found in early
+            if 0 <= now - found.stamp.ctime_ns < (tick := self._tick_ns(found.stamp))
+            and tick <= _LONGEST_TICK_NS
+        ]
+        if waits:
+            time.sleep(max(waits) / 1e9)
+
+    def _take_early(self, early: list[Found]) -> None:
+        reading = self._reading(None, frozenset())
+        for one in early:
+            # Each for itself: one that cannot be read does not keep the others from being taken.
+            with suppress(OSError, SaveRefused):
+                for wanted, version in self._reader.read([self._wanted(one, Kept.BYTES)], reading):
+                    if version is not None:
+                        self._versions[wanted.place] = version
 
     def freeze(self, announcement: Announcement) -> Frozen:
         """Stamp a save's files, now; for the reader, as it has read the line.
 
         Never blocks for long: at most `FROZEN_AT_ONCE` files are looked at; `complete` stamps the
-        others, and belongs to another thread.
+        others, and belongs to another thread. Files that the task maps into memory are frozen with
+        it until they are written back.
         """
-        frozen = Frozen(announcement=announcement)
-        if self._freezer is not None and self._torn_in_a_row >= TORN_BEFORE_FREEZING:
+        frozen = Frozen(announcement=announcement, mapped=mapped_inodes(self._pids()))
+        if self._torn_in_a_row >= TORN_BEFORE_FREEZING:
+            self._hold(frozen)
+        self._stamp(frozen, announcement.named[:FROZEN_AT_ONCE])
+        if self._mapped(frozen):
+            self._hold(frozen)
+        return frozen
+
+    def _hold(self, frozen: Frozen) -> None:
+        """Hold the session still, unless it is."""
+        if self._freezer is not None and frozen.stop_until == math.inf:
             frozen.guard.enter_context(self._freezer())
             frozen.stop_until = time.monotonic() + self._settings.freeze_limit_seconds
-        self._stamp(frozen, announcement.named[:FROZEN_AT_ONCE])
-        return frozen
+
+    def _mapped(self, frozen: Frozen) -> list[str]:
+        """The named files that the task may change through memory."""
+        return [
+            path
+            for path, stamp in frozen.stamps.items()
+            if stamp is not None and stamp.inode in frozen.mapped
+        ]
 
     def complete(self, frozen: Frozen) -> None:
         """Stamp the named files beyond `FROZEN_AT_ONCE`; done once, by any thread."""
@@ -291,6 +351,7 @@ class Capture:
         self.complete(frozen)
         if frozen.unseen is not None:
             raise frozen.unseen
+        self._write_back(frozen)
         announcement = frozen.announcement
         line = Line(read_at_ns=announcement.line_at_ns, stamped_at_ns=frozen.stamped_at_ns)
         gatherer = self._gatherer(line)
@@ -298,28 +359,46 @@ class Capture:
         taken, new_bytes = self._take_files(gathered, frozen)
         frozen.guard.close()
         self._torn_in_a_row = 0
-        # A large file is read again for each save: a memory map may have changed it unseen.
+        self._keep_versions(taken)
+        manifest = replace(
+            _manifest(announcement, self._settings, gathered, taken, new_bytes),
+            key_id=self._writer.sealing.key_id,
+        )
+        return CapturedSave(manifest=manifest, notes=tuple(gathered.notes))
+
+    def _write_back(self, frozen: Frozen) -> None:
+        """Make every later store through memory move the file's times."""
+        for path in self._mapped(frozen):
+            with suppress(OSError):
+                fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+                try:
+                    os.fsync(fd)
+                finally:
+                    os.close(fd)
+        if self._torn_in_a_row < TORN_BEFORE_FREEZING:
+            frozen.guard.close()
+
+    def _keep_versions(self, taken: list[_Taken]) -> None:
+        """A large file is read again for each save, unless its clone tells what changed."""
         self._versions = {
             place: version
             for place, version in self._versions.items()
             if version.stamp.size <= _TRUSTED_BY_STAMP_BYTES
         }
-        taken += [
-            _Taken(place=place, entry=entry)
-            for place, entry in gathered.others.items()
-            if place not in gathered.files
-        ]
-        manifest = _manifest(announcement, self._settings, gathered.file, taken, new_bytes)
-        return CapturedSave(manifest=manifest, notes=tuple(gathered.notes))
+        self._clones.keep(
+            (one.found.place, one.version.blocks) for one in taken if one.version is not None
+        )
 
     def _take_files(self, gathered: Gathered, frozen: Frozen) -> tuple[list[_Taken], int]:
         """The files with all their bytes durable, and how many bytes were stored for them."""
         new_bytes = 0
         for _ in range(_LOST_PACK_TRIES):
-            taken = [self._take_file(found, frozen) for found in gathered.files.values()]
+            taken = self._take_all(gathered, frozen)
             new_bytes += self._writer.new_bytes
             self._writer.finish()
-            lost = self._writer.lost_packs(block for one in taken for block in one.blocks)
+            lost = self._writer.lost_packs(
+                block for one in taken if one.version for block in one.version.blocks
+            )
             if not lost:
                 return taken, new_bytes
             self.forget(lost)
@@ -332,6 +411,7 @@ class Capture:
     def forget(self, packs: Container[PackId]) -> None:
         """Rest no save on ``packs`` any more; for the capture thread, after each prune record."""
         self._writer.forget(packs)
+        self._clones.forget(packs)
         self._versions = {
             place: version
             for place, version in self._versions.items()
@@ -345,102 +425,178 @@ class Capture:
         is_outside = found.place.root.kind is RootKind.OUTSIDE
         return Kept.RECORD if is_outside and self._settings.records_outside else Kept.BYTES
 
-    def _take_file(self, found: Found, frozen: Frozen) -> _Taken:
-        kept = self._kept(found)
-        version = None
-        if kept is not Kept.RECORD or found.stamp.size <= _RECORDED_DIGEST_BYTES:
-            version = self._version(found, frozen, is_kept=kept is Kept.BYTES)
-        entry = Entry(
-            root=0,
-            path=found.place.path,
-            type=EntryType.FILE,
-            mode=version.mode if version else found.mode,
-            mtime_ns=found.stamp.mtime_ns,
-            size=found.stamp.size,
-            digest=version.digest if version else b"",
-            kept=kept,
-        )
-        return _Taken(place=found.place, entry=entry, blocks=version.blocks if version else ())
-
-    def _version(self, found: Found, frozen: Frozen, *, is_kept: bool) -> Version:
-        """The version that the file had when the line was read.
+    def _take_all(self, gathered: Gathered, frozen: Frozen) -> list[_Taken]:
+        """Every file's version that it had when the line was read.
 
         Raises:
-            CheckpointTorn: nobody has its bytes any more.
+            CheckpointTorn: nobody has the bytes of one of them any more.
         """
-        if found.is_late and not self._grows(found.place):
-            raise torn(found.place)
-        known = self._versions.get(found.place)
-        if known is not None and known.stamp == found.stamp and known.is_kept == is_kept:
-            return known
-        version = self._read(found, frozen, is_kept=is_kept)
-        if version is None:
-            raise torn(found.place)
-        self._versions[found.place] = version
-        return version
+        files: dict[Place, _Taken] = {}
+        wanted: list[Wanted] = []
+        for found in gathered.files.values():
+            kept = self._kept(found)
+            known = self._known(found, kept, frozen)
+            files[found.place] = _Taken(found=found, kept=kept, version=known)
+            if known is not None:
+                continue
+            if found.is_late and not self._grows(found.place):
+                raise torn(found.place)
+            if kept is not Kept.RECORD or found.stamp.size <= _RECORDED_DIGEST_BYTES:
+                wanted.append(self._wanted(found, kept, frozen))
+        for one, version in self._read(wanted, self._reading(frozen, frozen.mapped)):
+            if version is None:
+                raise torn(one.place)
+            if one.stamp.inode not in frozen.mapped:
+                self._versions[one.place] = version
+            before = files[one.place]
+            files[one.place] = _Taken(found=before.found, kept=before.kept, version=version)
+        self._read_twice([one for one in wanted if one.stamp.inode in frozen.mapped], files)
+        return list(files.values())
 
-    def _read(self, found: Found, frozen: Frozen | None, *, is_kept: bool) -> Version | None:
-        """The version that was found, read now; None if it is there no more."""
+    def _known(self, found: Found, kept: Kept, frozen: Frozen) -> Version | None:
+        """The wanted version, if its bytes were taken before."""
+        known = self._versions.get(found.place)
+        if known is None or known.stamp != found.stamp or known.is_kept != (kept is Kept.BYTES):
+            return None
+        if known.is_racy or found.stamp.inode in frozen.mapped:
+            return None
+        return known
+
+    def _wanted(self, found: Found, kept: Kept, frozen: Frozen | None = None) -> Wanted:
+        is_kept = kept is Kept.BYTES
+        clone = None
+        grows = self._grows(found.place)
+        if frozen is not None and is_kept and not grows:
+            clone = self._clones.of(found.place, found.stamp)
+        return Wanted(
+            place=found.place,
+            stamp=found.stamp,
+            grows=grows,
+            is_kept=is_kept,
+            clone=clone.path if clone else None,
+            known=clone.known if clone else (),
+        )
+
+    def _reading(self, frozen: Frozen | None, mapped: frozenset[int]) -> Reading:
+        """How files are read now."""
+        began = self._wall_ns()
+        ticks: dict[int, int] = {}
+
+        def is_racy(stamp: Stamp) -> bool:
+            tick = ticks.get(stamp.device)
+            if tick is None:
+                tick = ticks[stamp.device] = self._tick_ns(stamp)
+            return 0 <= began - stamp.ctime_ns < tick
 
         def pause() -> None:
             if frozen is not None and time.monotonic() > frozen.stop_until:
                 frozen.guard.close()
 
+        def settle(fd: int) -> None:
+            if mapped and os.fstat(fd).st_ino in mapped:
+                os.fsync(fd)
+
+        return Reading(
+            settle=settle,
+            pause=pause,
+            is_racy=is_racy,
+            in_background=not self._is_urgent,
+            only_clones_left=lambda: frozen.guard.close() if frozen is not None else None,
+        )
+
+    def _tick_ns(self, stamp: Stamp) -> int:
+        tick = self._settings.tick_ns
+        return tick_ns(stamp.device) if tick is None else tick
+
+    def _read(
+        self, wanted: list[Wanted], reading: Reading
+    ) -> Iterator[tuple[Wanted, Version | None]]:
         try:
-            return read_version(
-                found.place,
-                found.stamp,
-                grows=self._grows(found.place),
-                writer=self._writer if is_kept else None,
-                how=Reading(settle=self._settle, pause=pause),
-            )
+            yield from self._reader.read(wanted, reading)
         except PermissionError as error:
             raise SaveRefused(
-                f"{found.place.shown} cannot be read",
+                f"{error.filename or 'a file of the save'} cannot be read",
                 hint="The task's user must be able to read what it declares.",
-                path=found.place.shown,
             ) from error
 
+    def _read_twice(self, mapped: list[Wanted], files: dict[Place, _Taken]) -> None:
+        """Where no time tells of stores through memory, two equal readings do."""
+        again = [
+            replace(one, is_kept=False, clone=None, known=())
+            for one in mapped
+            if kind_of(one.stamp.device) in _NEVER_WRITTEN_BACK
+        ]
+        if not again:
+            return
+        for one, version in self._read(again, self._reading(None, frozenset())):
+            first = files[one.place].version
+            if version is None or first is None or version.digest != first.digest:
+                raise torn(one.place)
+
     def _grows(self, place: Place) -> bool:
-        path = str(place.absolute)
-        return any(fnmatchcase(path, pattern) for pattern in self._settings.append_globs)
+        patterns = self._settings.append_globs
+        return bool(patterns) and any(fnmatchcase(str(place.absolute), one) for one in patterns)
 
     def _forget(self) -> None:
         self._writer.abandon()
         self._versions.clear()
+        self._clones.drop()
 
 
 def _manifest(
     announcement: Announcement,
     settings: CaptureSettings,
-    file: Place | None,
+    gathered: Gathered,
     taken: list[_Taken],
     new_bytes: int,
 ) -> Manifest:
     """The description of what was taken, with roots and packs numbered."""
-    used = {one.place.root for one in taken} | ({file.root} if file else set())
+    others = {place: one for place, one in gathered.others.items() if place not in gathered.files}
+    file = gathered.file
+    used = {one.found.place.root for one in taken} | {place.root for place in others}
+    used |= {file.root} if file else set()
     roots = (SESSION_ROOT, *sorted(used - {SESSION_ROOT}, key=lambda root: root.path))
-    packs = number_packs(one.blocks for one in taken)
-    leaves = {one.place for one in taken if one.entry.type is not EntryType.FOLDER}
-    entries = [
-        replace(
-            one.entry,
-            root=roots.index(one.place.root),
-            blocks=tuple(to_block(block, packs) for block in one.blocks),
-        )
-        for one in taken
-        if one.entry.type is not EntryType.ABSENT or leaves.isdisjoint(one.place.parents())
-    ]
+    numbers = {root: number for number, root in enumerate(roots)}
+    packs = number_packs(one.version.blocks for one in taken if one.version)
+    entries = [_entry(one, numbers[one.found.place.root], packs) for one in taken]
+    absent = [place for place, one in others.items() if one.type is EntryType.ABSENT]
+    if absent:
+        leaves = {one.found.place for one in taken}
+        leaves |= {place for place, one in others.items() if one.type is not EntryType.FOLDER}
+        others = {
+            place: one
+            for place, one in others.items()
+            if one.type is not EntryType.ABSENT or leaves.isdisjoint(place.parents())
+        }
+    entries += [replace(one, root=numbers[place.root]) for place, one in others.items()]
     return Manifest(
         attempt=settings.attempt,
         launch=settings.launch,
         save=announcement.save,
         state=announcement.state,
-        file=None if file is None else FileRef(root=roots.index(file.root), path=file.path),
+        file=None if file is None else FileRef(root=numbers[file.root], path=file.path),
         roots=roots,
         packs=tuple(packs),
-        entries=tuple(sorted(entries, key=lambda entry: (entry.root, entry.path))),
+        entries=tuple(sorted(entries, key=attrgetter("root", "path"))),
         new_bytes=new_bytes,
+    )
+
+
+def _entry(one: _Taken, root: int, packs: dict[PackId, int]) -> Entry:
+    found, version = one.found, one.version
+    blocks: tuple[Block, ...] = ()
+    if version is not None and one.kept is Kept.BYTES:
+        blocks = tuple(to_block(block, packs) for block in version.blocks)
+    return Entry(
+        root=root,
+        path=found.place.path,
+        type=EntryType.FILE,
+        mode=version.mode if version else found.mode,
+        mtime_ns=found.stamp.mtime_ns,
+        size=found.stamp.size,
+        digest=version.digest if version else b"",
+        blocks=blocks,
+        kept=one.kept,
     )
 
 

@@ -63,8 +63,12 @@ class Upload(Protocol):
         """How many bytes were written so far."""
         ...
 
-    def write(self, piece: Piece) -> None:
-        """Add ``piece`` at the end."""
+    def write(self, piece: Piece, *, aligned: bool = False) -> int:
+        """Add ``piece`` at the end, or ``aligned`` at the next multiple of 4096; where it begins.
+
+        Zeros lie before an aligned piece, and may lie behind it. Several threads may call this at
+        once; none of them is in it when the other methods are called.
+        """
         ...
 
     def commit(self) -> bool:
@@ -86,11 +90,15 @@ class Driver(Protocol):
         url: what people call this store.
         appends: whether `append` and `sync` work here.
         pack_limit_bytes: how large an object may grow that is made of blocks.
+        transfers: how many reads or writes side by side are worth it.
+        bytes_per_second: how fast blocks are written here, before it was measured.
     """
 
     url: str
     appends: bool
     pack_limit_bytes: int
+    transfers: int
+    bytes_per_second: float
 
     def put_if_absent(self, key: str, data: Data) -> bool:
         """Create ``key`` with ``data``; False if it exists, which then stays as it is.
@@ -114,6 +122,14 @@ class Driver(Protocol):
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """The object's bytes from ``start``, at most ``length`` of them; fewer at its end.
+
+        Raises:
+            KeyMissing: there is no such object, as far as the store shows.
+        """
+        ...
+
+    def get_into(self, key: str, start: int, buffer: memoryview) -> int:
+        """Fill ``buffer`` with the object's bytes from ``start``; how many there were.
 
         Raises:
             KeyMissing: there is no such object, as far as the store shows.

@@ -205,12 +205,13 @@ class Gatherer:
 
     def _is_own(self, place: Place) -> bool:
         """Whether perdure wrote it: what a killed restore left, or its own in a session folder."""
-        if _STAGED_NAME.fullmatch(place.path.rpartition("/")[2]):
+        path = place.path
+        if OWN_PREFIX in path and _STAGED_NAME.fullmatch(path.rpartition("/")[2]):
             return True
         if place.root.kind is not RootKind.SESSION:
             return False
-        is_ours = place.path in OWN_NAMES or place.path.startswith(OWN_PREFIX)
-        return is_ours or self._is_made_anew(place.path)
+        is_ours = path in OWN_NAMES or path.startswith(OWN_PREFIX)
+        return is_ours or self._is_made_anew(path)
 
     def _add_met_folder(self, place: Place, about: os.stat_result, *, is_named: bool) -> None:
         if self._line.has_passed(about.st_ctime_ns, self._wall_ns()):

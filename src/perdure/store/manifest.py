@@ -13,7 +13,8 @@ from functools import cached_property
 from typing import Any
 
 from blake3 import blake3
-from msgspec import Struct
+from msgspec import Struct, to_builtins
+from msgspec.json import encode
 
 from perdure.store.compression import Codec
 from perdure.store.layout import LaunchId, PackId
@@ -89,8 +90,9 @@ class Block(Struct, frozen=True, kw_only=True):
         offset: where it begins in the pack.
         stored: how many bytes it takes there.
         codec: how they are to be read.
-        digest: BLAKE3 of its ``length`` bytes.
+        digest: BLAKE3 of its ``length`` bytes, keyed where it is sealed.
         length: how many bytes of the file it is.
+        is_sealed: whether it is encrypted.
     """
 
     pack: int
@@ -99,6 +101,7 @@ class Block(Struct, frozen=True, kw_only=True):
     codec: Codec
     digest: bytes
     length: int
+    is_sealed: bool = False
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -140,6 +143,7 @@ class Manifest(Struct, frozen=True, kw_only=True, dict=True):  # dict: its conte
         roots, packs: what entries and blocks refer to by index.
         entries: the dataset, sorted by root and path.
         new_bytes: how many bytes were stored for it.
+        key_id: of the key by which its blocks are encrypted and its digests keyed; "" for none.
     """
 
     attempt: int
@@ -151,6 +155,7 @@ class Manifest(Struct, frozen=True, kw_only=True, dict=True):  # dict: its conte
     packs: tuple[PackId, ...] = ()
     entries: tuple[Entry, ...] = ()
     new_bytes: int = 0
+    key_id: str = ""
 
     @cached_property
     def content(self) -> str:
@@ -186,27 +191,32 @@ def content_id(
 
     Inputs do not count: they are not the task's.
     """
+    paths = [root.path for root in roots]  # "" for the session folder; no outside path is empty
+    types = {type_: type_.value for type_ in EntryType}
+    rows: list[tuple[Any, ...]] = []
+    for entry in entries:
+        if entry.kept is Kept.INPUT:
+            continue
+        size, content = None, None
+        if entry.type is EntryType.FILE:
+            size, content = entry.size, entry.digest.hex()
+        elif entry.type is EntryType.LINK:
+            content = entry.target
+        rows.append((paths[entry.root], entry.path, types[entry.type], size, content))
+    rows.sort()
+    named = None if file is None else (paths[file.root], file.path)
+    return blake3(plain_json((state, named, rows))).hexdigest()
 
-    def rooted(index: int) -> str:
-        return roots[index].path  # "" for the session folder; no outside path is empty
 
-    rows: list[list[Any]] = sorted(
-        [rooted(entry.root), entry.path, entry.type.value, *_content(entry)]
-        for entry in entries
-        if entry.kept is not Kept.INPUT
-    )
-    named = None if file is None else [rooted(file.root), file.path]
-    return blake3(readable_json([state, named, rows])).hexdigest()
+def plain_json(value: object) -> bytes:
+    r"""What `readable_json` gives, faster; for texts, whole numbers, None, rows and `Struct` only.
 
-
-def _content(entry: Entry) -> tuple[int | None, str | None]:
-    match entry.type:
-        case EntryType.FILE:
-            return entry.size, entry.digest.hex()
-        case EntryType.LINK:
-            return None, entry.target
-        case EntryType.FOLDER | EntryType.ABSENT:
-            return None, None
+    The fields of a `Struct` stand in the order of their names, as sorted keys would.
+    """
+    try:
+        return encode(value)
+    except UnicodeEncodeError:
+        return readable_json(to_builtins(value))
 
 
 def readable_json(value: object) -> bytes:

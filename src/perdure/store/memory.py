@@ -20,6 +20,7 @@ from enum import Enum
 from pathlib import Path
 from typing import ClassVar, TypeAlias
 
+from perdure.store.buffers import up_to_page
 from perdure.store.driver import (
     Data,
     KeyMissing,
@@ -121,15 +122,20 @@ class MemoryUpload:
         self._driver = driver
         self._key = key
         self._data = bytearray()
+        self._lock = threading.Lock()
 
     @property
     def size(self) -> int:
         """How many bytes were written so far."""
         return len(self._data)
 
-    def write(self, piece: Piece) -> None:
-        """Add ``piece`` at the end."""
-        self._data += piece
+    def write(self, piece: Piece, *, aligned: bool = False) -> int:
+        """Add ``piece`` at the end, or at the next page; where it begins."""
+        with self._lock:
+            start = up_to_page(len(self._data)) if aligned else len(self._data)
+            self._data += bytes(start - len(self._data))
+            self._data += piece
+        return start
 
     def commit(self) -> bool:
         """Put the object if absent."""
@@ -142,6 +148,9 @@ class MemoryUpload:
 
 class MemoryDriver:
     """A store in memory; see the module for ``before``."""
+
+    transfers = 2
+    bytes_per_second = 1e10
 
     def __init__(
         self,
@@ -202,6 +211,12 @@ class MemoryDriver:
         if held is None:
             raise KeyMissing(key)
         return held[start:] if length is None else held[start : start + length]
+
+    def get_into(self, key: str, start: int, buffer: memoryview) -> int:
+        """Fill ``buffer`` with the object's bytes from ``start``; how many there were."""
+        data = self.get(key, start, buffer.nbytes)
+        buffer[: len(data)] = data
+        return len(data)
 
     def list(self, prefix: str) -> Iterator[str]:
         """The keys below ``prefix``, sorted."""

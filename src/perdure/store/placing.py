@@ -22,13 +22,12 @@ from perdure.store.dataset_reading import is_whole, read_blocks
 from perdure.store.gathering import OWN_PREFIX
 from perdure.store.manifest import Entry, file_digest
 from perdure.store.outside_decision import Content
-from perdure.store.packs import StoredBlock
-from perdure.store.posix_files import in_our_words, write_all
+from perdure.store.posix_files import in_our_words
 from perdure.store.roots import Place, Stamp, look, open_parent, open_regular
+from perdure.store.sealing import PLAIN, Sealing
 
 _DISPLACED_MOST = 100_000
 _NEW_FOLDER_MODE = 0o777
-_WRITING = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def staged_name(place: Place) -> str:
@@ -36,34 +35,8 @@ def staged_name(place: Place) -> str:
     return f"{OWN_PREFIX}{blake3(os.fsencode(place.shown)).hexdigest()[:32]}"
 
 
-def write_staged(place: Place, entry: Entry, blocks: Iterator[tuple[StoredBlock, bytes]]) -> None:
-    """Write a file beside ``place`` under its temporary name; its folder is there.
-
-    Args:
-        place: where it will be.
-        entry: what it is.
-        blocks: its content, block by block.
-    """
-    name = staged_name(place)
-    with in_our_words("write", place.absolute), open_parent(place) as (folder, _name):
-        with suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=folder)
-        fd = os.open(name, _WRITING, 0o600, dir_fd=folder)
-        try:
-            start = 0
-            for block, data in blocks:
-                if block.pack is not None:  # zeros are a hole
-                    write_all(fd, data, start)
-                start += block.length
-            os.ftruncate(fd, entry.size)
-            os.fchmod(fd, entry.mode & 0o777)
-            os.utime(fd, ns=(entry.mtime_ns, entry.mtime_ns))
-        finally:
-            os.close(fd)
-
-
 def drop_staged(place: Place) -> None:
-    """Remove what `write_staged` left, if anything."""
+    """Remove what was staged beside ``place``, if anything."""
     with suppress(OSError), open_parent(place) as (folder, _name):
         os.unlink(staged_name(place), dir_fd=folder)
 
@@ -169,11 +142,11 @@ def check_unchanged(place: Place, expected: Stamp | None) -> None:
         raise changed_meanwhile(place)
 
 
-def content_of(place: Place, size: int) -> Content | None:
+def content_of(place: Place, size: int, sealing: Sealing = PLAIN) -> Content | None:
     """The first ``size`` bytes of the file at ``place``; None if they cannot be read."""
     try:
         with open_regular(place) as fd:
-            digests = [blake3(data).digest() for data in read_blocks(fd, size)]
+            digests = [sealing.digest(data) for data in read_blocks(fd, size)]
             if not is_whole(digests, size):
                 return None
             return Content(size=size, digest=file_digest(digests))

@@ -18,8 +18,8 @@ Source: docs/store-format.md "Drivers"; link(2), rename(2), fsync(2), fallocate(
 """
 
 import errno
+import fcntl
 import os
-import secrets
 import stat
 import threading
 import time
@@ -27,102 +27,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from perdure.errors import HomeError, StoreUnavailable
-from perdure.store.driver import (
-    Data,
-    KeyMissing,
-    Piece,
-    PutUncertain,
-    check_key,
-    check_prefix,
-    pieces,
-)
+from perdure.errors import HomeError
+from perdure.store.buffers import PAGE_BYTES
+from perdure.store.driver import Data, KeyMissing, check_key, check_prefix, pieces
 from perdure.store.posix_files import (
-    NO_HARD_LINKS,
     PRIVATE,
     Access,
     create_file,
     in_our_words,
     keep_room,
     make_folders,
-    ours_for,
     remove_empty_folders,
     sync_file,
     sync_folder,
     write_all,
 )
+from perdure.store.posix_upload import TEMPORARY, PosixUpload
 
 _PACK_LIMIT_BYTES = 1 << 30
-_TEMPORARY = ".tmp-"
 # Some hundred journal lines on a full disk; renewed when half of it is used.
 _LAST_WORDS_BYTES = 64 << 10
-# Somebody who empties a folder may remove it just before a name is put there.
-_FOLDER_TRIES = 5
-_UNKNOWN_OUTCOME = frozenset({errno.ESTALE, errno.ETIMEDOUT, errno.EIO, errno.EINTR})
-
-
-class PosixUpload:
-    """An object under its temporary name."""
-
-    def __init__(self, path: Path, access: Access) -> None:
-        self._path = path
-        self._temporary, self._fd = _create_temporary(path, access)
-        self._size = 0
-        self._is_synced = False
-        self._is_created: bool | None = None
-
-    @property
-    def size(self) -> int:
-        """How many bytes were written so far."""
-        return self._size
-
-    def write(self, piece: Piece) -> None:
-        """Add ``piece`` at the end."""
-        with in_our_words("write", self._path):
-            write_all(self._fd, piece, self._size)
-        self._size += memoryview(piece).nbytes
-        self._is_synced = False
-
-    def commit(self) -> bool:
-        """Make the object visible if its name is free; durable when it returns."""
-        if self._is_created is None:
-            self._sync()
-            self._is_created = _link(self._temporary, self._path, self._fd)
-        # Also when refused: it may be our own from a put whose sync failed.
-        _sync_names(self._path)
-        self.abort()
-        return self._is_created
-
-    def replace(self) -> None:
-        """Make the object visible, whatever had its name; durable when it returns."""
-        self._sync()
-        with in_our_words("write", self._path):
-            self._temporary.rename(self._path)
-        _sync_names(self._path)
-
-    def _sync(self) -> None:
-        if self._fd < 0:
-            raise StoreUnavailable(
-                f"what was being written for {self._path} was given up", hint="It is tried again."
-            )
-        try:
-            if not self._is_synced:
-                os.fsync(self._fd)
-        except OSError as error:
-            # The kernel may have dropped the pages and would call a second sync a success.
-            self.abort()
-            raise ours_for(error, "write", self._path) from error
-        self._is_synced = True
-
-    def abort(self) -> None:
-        """Remove the temporary name."""
-        if self._fd >= 0:
-            # Whatever close(2) says, the descriptor is gone, and what counts was synced before.
-            fd, self._fd = self._fd, -1
-            with suppress(OSError):
-                os.close(fd)
-            with suppress(OSError):
-                self._temporary.unlink()
 
 
 class _Journal:
@@ -213,6 +137,8 @@ class PosixDriver:
 
     appends = True
     pack_limit_bytes = _PACK_LIMIT_BYTES
+    transfers = 2
+    bytes_per_second = 1.5e9
 
     def __init__(self, root: Path, *, access: Access = PRIVATE, write: bool = True) -> None:
         self.root = root
@@ -252,6 +178,20 @@ class PosixDriver:
             finally:
                 os.close(fd)
 
+    def get_into(self, key: str, start: int, buffer: memoryview) -> int:
+        """Fill ``buffer`` with the object's bytes from ``start``; how many there were.
+
+        Around the page cache where the start is that of a page and the file system can do it: the
+        packs of a checkpoint are read once.
+        """
+        path = f"{self.url}/{check_key(key)}"
+        with in_our_words("read", path):
+            fd = _open_object(path, key, around_cache=start % PAGE_BYTES == 0)
+            try:
+                return _fill(fd, start, buffer)
+            finally:
+                os.close(fd)
+
     def list(self, prefix: str) -> Iterator[str]:
         """The keys below ``prefix``, sorted."""
         return self._walk(self._folder(prefix), f"{prefix}/" if prefix else "")
@@ -281,11 +221,11 @@ class PosixDriver:
                 return None
 
     def upload(self, key: str) -> PosixUpload:
-        """Begin an object that is written piece by piece."""
+        """Begin an object that is written piece by piece: a pack."""
         path = self._path(key)
         self._refuse_unless_writing()
         with in_our_words("write", path):
-            return PosixUpload(path, self._access)
+            return PosixUpload(path, self._access, around_cache=True)
 
     def append(self, key: str, data: bytes) -> None:
         """Add ``data`` at the end of ``key``: all of it or nothing."""
@@ -320,7 +260,7 @@ class PosixDriver:
             for name in names:
                 path = Path(folder, name)
                 with suppress(OSError):
-                    if name.startswith(_TEMPORARY) and path.stat().st_mtime <= newest:
+                    if name.startswith(TEMPORARY) and path.stat().st_mtime <= newest:
                         path.unlink()
                         removed += 1
         return removed
@@ -342,7 +282,10 @@ class PosixDriver:
     @contextmanager
     def _written(self, key: str, data: Data) -> Iterator[PosixUpload]:
         """An upload of all of ``data``; given up behind the block, unless it got its name."""
-        upload = self.upload(key)
+        path = self._path(key)
+        self._refuse_unless_writing()
+        with in_our_words("write", path):
+            upload = PosixUpload(path, self._access)
         try:
             for piece in pieces(data):
                 upload.write(piece)
@@ -390,62 +333,38 @@ class PosixDriver:
                 yield f"{below}{name}"
 
 
-def _create_temporary(path: Path, access: Access) -> tuple[Path, int]:
-    """A new file in ``path``'s folder, which is made if it is not there."""
-    for _ in range(_FOLDER_TRIES):
-        temporary = path.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}")
-        try:
-            return temporary, create_file(temporary, access)
-        except FileNotFoundError:
-            make_folders(path.parent, access)
-    raise HomeError(
-        f"the folder {path.parent} vanishes as soon as it is made",
-        hint="Something else empties the store's folder: keep it away from there.",
-    )
-
-
-def _link(temporary: Path, path: Path, fd: int) -> bool:
-    """Give the file its name; False if that name is another file's."""
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        # A link that was done before its reply was lost looks like this too.
-        try:
-            return os.path.samestat(path.stat(), os.fstat(fd))
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            raise PutUncertain(str(path)) from error
-    except FileNotFoundError as error:
-        raise StoreUnavailable(
-            f"somebody removed what was being written for {path}",
-            hint="Keep other programs away from the store's folder; it is tried again.",
-        ) from error
-    except OSError as error:
-        if error.errno in NO_HARD_LINKS:
-            raise HomeError(
-                f"the file system of {path.parent} makes no hard links, and nothing else there"
-                " creates a file both whole and only once",
-                hint="Use --store with a place on another file system.",
-                path=str(path),
-            ) from error
-        if error.errno in _UNKNOWN_OUTCOME:
-            raise PutUncertain(str(path)) from error
-        raise ours_for(error, "write", path) from error
-    return True
-
-
-def _sync_names(path: Path) -> None:
-    """Make the name of an object durable; it stands already, so that a failure is uncertain."""
-    try:
-        sync_folder(path.parent)
-    except OSError as error:
-        raise PutUncertain(str(path)) from error
-
-
 def _file_size(found: os.stat_result) -> int | None:
     """The size of an object's file; None if it is a folder of keys."""
     return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
+def _open_object(path: str, key: str, *, around_cache: bool) -> int:
+    """The object, open for reading."""
+    flags = os.O_RDONLY | os.O_CLOEXEC
+    try:
+        if around_cache:
+            with suppress(OSError):  # a file system without O_DIRECT says so here
+                return os.open(path, flags | os.O_DIRECT)
+        return os.open(path, flags)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        raise KeyMissing(key) from None
+
+
+def _fill(fd: int, start: int, buffer: memoryview) -> int:
+    """Read until the buffer is full or the file ends; how many bytes that were."""
+    got = 0
+    while got < buffer.nbytes:
+        try:
+            count = os.preadv(fd, [buffer[got:]], start + got)
+        except OSError as error:
+            if error.errno != errno.EINVAL or not fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DIRECT:
+                raise
+            fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_DIRECT)
+            continue
+        if not count:
+            break
+        got += count
+    return got
 
 
 def _read_range(fd: int, start: int, wanted: int) -> bytes:

@@ -12,8 +12,8 @@ import errno
 import os
 import pwd
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -56,19 +56,27 @@ PRIVATE = Access(folder_mode=0o700, file_mode=0o600)
 GROUP = Access(folder_mode=0o2770, file_mode=0o660, is_shared=True)
 
 
-@contextmanager
-def in_our_words(doing: str, path: Path | str) -> Iterator[None]:
+class in_our_words:  # noqa: N801 - used like a function
     """Turn what the file system says while ``doing`` something into an error of ours.
 
     ``FileNotFoundError``, ``FileExistsError`` and the like pass through: they are answers.
     """
-    try:
-        yield
-    except OSError as error:
-        ours = translated(error, doing, path)
-        if ours is None:
-            raise
-        raise ours from error
+
+    __slots__ = ("_doing", "_path")
+
+    # A class, because a generator takes longer than the call that it is around.
+    def __init__(self, doing: str, path: Path | str) -> None:
+        self._doing = doing
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, OSError):
+            ours = translated(error, self._doing, self._path)
+            if ours is not None:
+                raise ours from error
 
 
 def ours_for(error: OSError, doing: str, path: Path) -> Exception:

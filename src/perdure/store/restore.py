@@ -2,11 +2,11 @@
 
 Theory of operation. First everything is decided: for each entry where it goes on this host, and
 for outside files whether they may be written (`perdure.store.outside_decision`); all conflicts
-are told at once, and nothing has been touched. Then every file that is needed is written beside
-its place under a temporary name, each block checked as it is read; a damaged checkpoint ends
-here, and nothing has been touched but temporary names. Only then the files get their names, what
-they replace outside being renamed first. A restore that is killed anywhere is simply done again:
-what is in place is found equal.
+are told at once, and nothing has been touched. Then every file that is needed is staged
+(`perdure.store.staging`), by several threads, each block checked as it is read; a damaged
+checkpoint ends here, and nothing has been touched but temporary names. Only then the files get
+their names, what they replace outside being renamed first. A restore that is killed anywhere is
+simply done again: what is in place is found equal, and what was staged is not read again.
 
 The store is only read. A file that is equal already is left as it is.
 
@@ -22,7 +22,7 @@ from msgspec import Struct, field
 
 from perdure.errors import CheckpointConflict
 from perdure.store.driver import Driver
-from perdure.store.manifest import Entry, EntryType, Kept, Manifest, RootKind
+from perdure.store.manifest import NO_PACK, Entry, EntryType, Kept, Manifest, RootKind
 from perdure.store.outside_decision import (
     Action,
     Choice,
@@ -32,7 +32,8 @@ from perdure.store.outside_decision import (
     by_choice,
     outside_decision,
 )
-from perdure.store.packs import StoredBlock, read_block, stored_block
+from perdure.store.pack_reading import PackReader
+from perdure.store.packs import Damaged, StoredBlock, damaged_file, stored_block
 from perdure.store.placing import (
     check_unchanged,
     cleaning,
@@ -43,10 +44,11 @@ from perdure.store.placing import (
     make_folder,
     put_in_place,
     put_link,
-    write_staged,
 )
 from perdure.store.posix_files import in_our_words
 from perdure.store.roots import Place, Roots, Stamp, look
+from perdure.store.sealing import PLAIN, Sealing, check_key
+from perdure.store.staging import FreshTop, StagedFile, Staging, drop_fresh, staged_beside
 
 _SHOWN_CONFLICTS = 5
 
@@ -64,6 +66,7 @@ class RestoreRequest(Struct, frozen=True, kw_only=True):
         windows: when the lineage's attempts ran.
         choice: what a person said about conflicts.
         session_only: True for an imported checkpoint: nothing outside is written.
+        sealing: how the lineage's blocks are encrypted.
     """
 
     driver: Driver
@@ -75,6 +78,7 @@ class RestoreRequest(Struct, frozen=True, kw_only=True):
     windows: tuple[Window, ...] = ()
     choice: Choice = Choice.ASK
     session_only: bool = False
+    sealing: Sealing = PLAIN
 
 
 class Displaced(Struct, frozen=True, kw_only=True):
@@ -103,12 +107,24 @@ class Restored(Struct, frozen=True, kw_only=True):
 
 
 class _Step(Struct, frozen=True, kw_only=True):
-    """What is done with one entry; ``found`` is what was there when that was decided."""
+    """What is done with one entry.
+
+    Attributes:
+        found: what was there when that was decided.
+        top: what is renamed as a whole for it: nothing of that name was in the session folder.
+    """
 
     entry: Entry
     place: Place
     action: Action
     found: Stamp | None = None
+    top: FreshTop | None = None
+
+    @property
+    def is_written(self) -> bool:
+        """Whether it is a file whose bytes are needed."""
+        is_file = self.entry.type is EntryType.FILE
+        return is_file and self.action in (Action.CREATE, Action.REPLACE)
 
 
 def restore(request: RestoreRequest) -> Restored:
@@ -117,6 +133,7 @@ def restore(request: RestoreRequest) -> Restored:
     Raises:
         CheckpointCorrupt: saved bytes are damaged; nothing was changed.
         CheckpointConflict: outside files are in the way; nothing was changed.
+        CheckpointError: it is encrypted with another key.
         OutOfSpace: and the like: it does not fit; nothing was changed, unless the error came while
             files got their names. The restore may be done again in any case.
     """
@@ -131,20 +148,21 @@ class _Restore:
         self._request = request
         self._manifest = request.manifest
         self._steps: list[_Step] = []
-        self._places: set[Path] = set()
+        self._places: set[str] = set()
+        self._tops: dict[str, FreshTop | None] = {}
         self._conflicts: list[str] = []
         self._displaced: list[Displaced] = []
         self._input_changes: list[str] = []
         self._notes: list[str] = []
 
     def run(self) -> Restored:
+        check_key(self._request.sealing, self._manifest, self._request.name)
         file = self._file()
         for entry in self._manifest.entries:
             self._decide(entry)
         self._refuse_conflicts()
         with cleaning(self._drop_staged):
-            for step in self._files():
-                self._stage(step)
+            self._stage_all()
             self._place_all()
         return Restored(
             state=self._manifest.state,
@@ -179,10 +197,12 @@ class _Restore:
             return
         if place is None:
             raise self._not_here(shown)
-        if place.absolute in self._places:
+        where = f"{place.base}/{place.path}"
+        if where in self._places:
             raise self._twice(shown)
-        self._places.add(place.absolute)
-        found = look(place)
+        self._places.add(where)
+        top = self._fresh_top(place)
+        found = None if top is not None else look(place)
         if found is None:
             action = Action.CREATE
         elif root.kind is RootKind.SESSION:
@@ -190,7 +210,7 @@ class _Restore:
         else:
             action = self._outside_action(entry, place, found)
         stamp = None if found is None else Stamp.of(found)
-        step = _Step(entry=entry, place=place, action=action, found=stamp)
+        step = _Step(entry=entry, place=place, action=action, found=stamp, top=top)
         match action:
             case Action.CONFLICT:
                 self._conflicts.append(shown)
@@ -202,13 +222,23 @@ class _Restore:
             case _:
                 self._steps.append(step)
 
+    def _fresh_top(self, place: Place) -> FreshTop | None:
+        """The first component of a session path, if nothing of that name is there."""
+        if place.root.kind is not RootKind.SESSION or not place.path:
+            return None
+        name = place.path.partition("/")[0]
+        if name not in self._tops:
+            top = FreshTop.of(place)
+            self._tops[name] = top if look(top.place) is None else None
+        return self._tops[name]
+
     def _session_action(self, entry: Entry, place: Place, found: stat_result) -> Action:
         """In the session folder everything is the task's."""
         mode = found.st_mode
         if entry.type is EntryType.FOLDER:
             return Action.LEAVE if S_ISDIR(mode) else Action.REPLACE
         if entry.type is EntryType.FILE and S_ISREG(mode) and found.st_size == entry.size:
-            is_equal = content_of(place, entry.size) == _content(entry)
+            is_equal = content_of(place, entry.size, self._request.sealing) == _content(entry)
             return Action.LEAVE if is_equal else Action.REPLACE
         return Action.REPLACE
 
@@ -222,10 +252,11 @@ class _Restore:
         if entry.type is not EntryType.FILE:
             return by_choice(self._request.choice)
         saved = _content(entry)
+        sealing = self._request.sealing
         recorded = self._request.recorded.get(place.shown, frozenset()) | {saved}
         return outside_decision(
             saved,
-            _present(place, found, saved, {content.size for content in recorded}),
+            _present(place, found, saved, {content.size for content in recorded}, sealing),
             recorded=recorded,
             windows=self._request.windows,
             choice=self._request.choice,
@@ -238,7 +269,7 @@ class _Restore:
             if found is not None:
                 self._notes.append(f"{place.shown} was not there at the save, and is left alone")
             return
-        change = _change(entry, place, found)
+        change = _change(entry, place, found, self._request.sealing)
         if change and entry.kept is Kept.INPUT:
             self._input_changes.append(f"the input {place.shown} {change}")
         elif change:
@@ -277,26 +308,51 @@ class _Restore:
             path=shown,
         )
 
-    def _files(self) -> Iterator[_Step]:
-        """The steps that write a file."""
-        for step in self._steps:
-            is_written = step.action in (Action.CREATE, Action.REPLACE)
-            if step.entry.type is EntryType.FILE and is_written:
-                yield step
+    def _stage_all(self) -> None:
+        """Write all files that are needed under temporary names, checked."""
+        for top in self._tops.values():
+            if top is not None:
+                drop_fresh(top)
+        staging = Staging(self._request.sealing)
+        wanted: list[tuple[StoredBlock, tuple[StagedFile, int]]] = []
+        try:
+            for step in self._steps:
+                if step.is_written:
+                    wanted.extend(self._begin(staging, step))
+            reader = PackReader(self._request.driver, self._request.packs, self._request.sealing)
+            reader.read(wanted, lambda purpose, data: self._stage(staging, *purpose, data))
+        finally:
+            staging.close()
 
-    def _stage(self, step: _Step) -> None:
-        self._make_parents(step.place)
-        write_staged(step.place, step.entry, self._blocks(step.entry))
+    def _begin(
+        self, staging: Staging, step: _Step
+    ) -> Iterator[tuple[StoredBlock, tuple[StagedFile, int]]]:
+        """The blocks of one file that must be read."""
+        if step.top is None:
+            self._make_parents(step.place)
+            place = staged_beside(step.place)
+        else:
+            place = step.top.staged(step.place)
+        file = StagedFile(place, step.entry)
+        there = staging.begin(file)
+        for index, block in enumerate(step.entry.blocks):
+            if block.pack != NO_PACK and index not in there:
+                yield stored_block(self._manifest, block), (file, index)
 
-    def _blocks(self, entry: Entry) -> Iterator[tuple[StoredBlock, bytes]]:
-        shown = self._manifest.shown_path(entry)
-        for block in entry.blocks:
-            stored = stored_block(self._manifest, block)
-            yield stored, read_block(self._request.driver, self._request.packs, stored, of=shown)
+    def _stage(
+        self, staging: Staging, file: StagedFile, index: int, data: memoryview | Damaged
+    ) -> None:
+        if isinstance(data, Damaged):
+            raise damaged_file(self._manifest.shown_path(file.entry), data.reason)
+        staging.write(file, index, data)
 
     def _drop_staged(self) -> None:
-        for step in self._files():
-            drop_staged(step.place)
+        for top in self._tops.values():
+            if top is not None:
+                drop_fresh(top)
+        for step in self._steps:
+            if step.is_written and step.top is None:
+                drop_staged(step.place)
 
     def _make_parents(self, place: Place) -> None:
         parent = next(place.parents(), None) or place.top()
@@ -307,6 +363,9 @@ class _Restore:
         return is_session or self._request.choice is Choice.OVERWRITE
 
     def _place_all(self) -> None:
+        fresh = {step.top: None for step in self._steps if step.is_written and step.top}
+        for top in fresh:
+            self._tell(top.place, put_in_place(top.place, keep=False))
         for step in self._steps:
             match step.entry.type:
                 case EntryType.FILE:
@@ -325,6 +384,8 @@ class _Restore:
                 finish_folder(step.place, step.entry)
 
     def _place_file(self, step: _Step) -> None:
+        if step.top is not None:
+            return  # with its folder
         is_outside = step.place.root.kind is RootKind.OUTSIDE
         if step.action is Action.CUT_BACK:
             assert step.found is not None
@@ -340,7 +401,7 @@ class _Restore:
             self._displaced.append(Displaced(path=place.shown, name=name))
 
 
-def _change(entry: Entry, place: Place, found: stat_result | None) -> str:
+def _change(entry: Entry, place: Place, found: stat_result | None, sealing: Sealing) -> str:
     """What is different from the save about a file that is only recorded; "" for nothing."""
     if found is None:
         return "is not there any more"
@@ -348,7 +409,7 @@ def _change(entry: Entry, place: Place, found: stat_result | None) -> str:
         return f"has {found.st_size} bytes; it had {entry.size} at the save"
     # Told, not decided on: the time is enough to spare the reading.
     is_same = found.st_mtime_ns == entry.mtime_ns or not entry.digest
-    if is_same or content_of(place, entry.size) == _content(entry):
+    if is_same or content_of(place, entry.size, sealing) == _content(entry):
         return ""
     return "has another content than at the save"
 
@@ -357,13 +418,16 @@ def _content(entry: Entry) -> Content:
     return Content(size=entry.size, digest=entry.digest)
 
 
-def _present(place: Place, found: stat_result, saved: Content, sizes: set[int]) -> Present:
+def _present(
+    place: Place, found: stat_result, saved: Content, sizes: set[int], sealing: Sealing
+) -> Present:
     """What is there, read only as far as the decision needs it."""
     is_file = S_ISREG(found.st_mode)
     size = found.st_size
+    is_longer = is_file and size > saved.size
     return Present(
         is_file=is_file,
-        content=content_of(place, size) if is_file and size in sizes else None,
-        begins_with_saved=is_file and size > saved.size and content_of(place, saved.size) == saved,
+        content=content_of(place, size, sealing) if is_file and size in sizes else None,
+        begins_with_saved=is_longer and content_of(place, saved.size, sealing) == saved,
         changed_at_ns=found.st_ctime_ns,
     )

@@ -15,15 +15,15 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from msgspec import Struct
 
 from perdure.errors import SaveRefused
+from perdure.store.entry_paths import PATH_LIMIT_BYTES, stays_inside
 from perdure.store.manifest import SESSION_ROOT, Root, RootKind, above
-from perdure.store.manifest_format import PATH_LIMIT_BYTES, stays_inside
 
 _FOLDER_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -56,6 +56,9 @@ class Place(Struct, frozen=True, kw_only=True):
     root: Root
     base: Path
     path: str
+
+    def __hash__(self) -> int:  # a third of the time of hashing all of it
+        return hash(self.path)
 
     @property
     def shown(self) -> str:
@@ -161,15 +164,24 @@ def open_folder(base: Path, path: str) -> Iterator[int]:
     Raises:
         OSError: it is not there, or a component is no folder (a link, say).
     """
+    fd = _open_folder(base, path)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _open_folder(base: Path, path: str) -> int:
     fd = os.open(base, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for name in path.split("/") if path else ():
             inner = os.open(name, _FOLDER_FLAGS, dir_fd=fd)
             os.close(fd)
             fd = inner
-        yield fd
-    finally:
+    except BaseException:
         os.close(fd)
+        raise
+    return fd
 
 
 @contextmanager
@@ -197,15 +209,65 @@ def look(place: Place) -> os.stat_result | None:
         raise
 
 
-@contextmanager
-def open_regular(place: Place) -> Iterator[int]:
-    """The regular file at ``place``, open for reading.
+class OpenFolders:
+    """The folder of the place that was asked for last, kept open for the next one in it.
+
+    For one thread, and a short time: a folder that is renamed meanwhile stays the one it was.
+    """
+
+    def __init__(self) -> None:
+        self._base: Path | None = None
+        self._folder = ""
+        self._fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def parent(self, place: Place) -> tuple[int, str]:
+        """The folder that ``place`` is in, as a descriptor, and its name there.
+
+        Raises:
+            OSError: it is not there, or a component is no folder.
+        """
+        folder, _slash, name = place.path.rpartition("/")
+        if self._fd < 0 or folder != self._folder or place.base is not self._base:
+            self.close()
+            self._fd = _open_folder(place.base, folder)
+            self._base, self._folder = place.base, folder
+        return self._fd, name or "."
+
+    def open(self, place: Place) -> int:
+        """What was a regular file when it was looked at, open for reading; the caller closes it.
+
+        Whoever put something else there since finds it opened, and not read: the caller compares
+        device and inode. Opening a pipe does not block.
+        """
+        folder, name = self.parent(place)
+        return os.open(name, _READ_FLAGS, dir_fd=folder)
+
+    def close(self) -> None:
+        """Close the folder."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def open_regular_fd(place: Place, folders: OpenFolders | None = None) -> int:
+    """The regular file at ``place``, open for reading; the caller closes it.
+
+    Args:
+        place: where.
+        folders: for consecutive places in one folder.
 
     Raises:
         SaveRefused: it is something else.
         OSError: it is not there, or cannot be read.
     """
-    with open_parent(place) as (folder, name):
+    with ExitStack() as stack:
+        folder, name = (folders or stack.enter_context(OpenFolders())).parent(place)
         # Looked at first: opening a device may do something.
         if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
             raise not_regular(place)
@@ -213,6 +275,17 @@ def open_regular(place: Place) -> Iterator[int]:
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise not_regular(place)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+@contextmanager
+def open_regular(place: Place) -> Iterator[int]:
+    """The regular file at ``place``, open for reading; raises as `open_regular_fd` does."""
+    fd = open_regular_fd(place)
+    try:
         yield fd
     finally:
         os.close(fd)

@@ -3,12 +3,15 @@
 Source: design "What must always hold", 4; docs/store-format.md.
 """
 
+from collections.abc import Iterator, Mapping
+
 from msgspec import Struct
 
-from perdure.errors import CheckpointCorrupt
 from perdure.store.driver import Driver
 from perdure.store.manifest import Manifest
-from perdure.store.packs import StoredBlock, read_block, stored_block
+from perdure.store.pack_reading import PackReader
+from perdure.store.packs import Damaged, StoredBlock, damaged_file, stored_block
+from perdure.store.sealing import PLAIN, Sealing
 
 
 class Damage(Struct, frozen=True, kw_only=True):
@@ -18,7 +21,9 @@ class Damage(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-def verify_checkpoint(driver: Driver, packs: str, manifest: Manifest) -> tuple[Damage, ...]:
+def verify_checkpoint(
+    driver: Driver, packs: str, manifest: Manifest, sealing: Sealing = PLAIN
+) -> tuple[Damage, ...]:
     """What of a checkpoint is damaged; nothing, if every byte is what was saved.
 
     Blocks while everything is read, each block once.
@@ -27,25 +32,25 @@ def verify_checkpoint(driver: Driver, packs: str, manifest: Manifest) -> tuple[D
         driver: of the store.
         packs: the lineage's packs prefix.
         manifest: the checkpoint's.
+        sealing: how its blocks are encrypted (`perdure.store.sealing.check_key` was called).
     """
-    damages: list[Damage] = []
+    blocks = {stored_block(manifest, block) for entry in manifest.entries for block in entry.blocks}
     judged: dict[StoredBlock, str] = {}
+
+    def judge(block: StoredBlock, data: memoryview | Damaged) -> None:
+        if isinstance(data, Damaged):
+            judged[block] = data.reason
+
+    PackReader(driver, packs, sealing).read(((block, block) for block in blocks), judge)
+    return tuple(_damages(manifest, judged))
+
+
+def _damages(manifest: Manifest, judged: Mapping[StoredBlock, str]) -> Iterator[Damage]:
+    """The files that need a damaged block, each once."""
     for entry in manifest.entries:
-        path = manifest.shown_path(entry)
         for block in entry.blocks:
-            stored = stored_block(manifest, block)
-            if stored not in judged:
-                judged[stored] = _judge(driver, packs, stored, path)
-            if judged[stored]:
-                damages.append(Damage(path=path, reason=judged[stored]))
+            reason = judged.get(stored_block(manifest, block)) if judged else None
+            if reason is not None:
+                path = manifest.shown_path(entry)
+                yield Damage(path=path, reason=damaged_file(path, reason).message)
                 break
-    return tuple(damages)
-
-
-def _judge(driver: Driver, packs: str, block: StoredBlock, path: str) -> str:
-    """What is wrong with one block, or ""."""
-    try:
-        read_block(driver, packs, block, of=path)
-    except CheckpointCorrupt as error:
-        return error.message
-    return ""

@@ -12,6 +12,7 @@ from perdure.journal.writer import JournalWriter
 from perdure.store.driver import Driver
 from perdure.store.job_document import JobDocument
 from perdure.store.layout import JobId, LaunchId
+from perdure.store.sealing import PLAIN, Sealing
 from perdure.template import Job, Step
 from perdure.worker.led_sessions import LedSession
 from perdure.worker.memory import OomCounter
@@ -30,6 +31,7 @@ class LaunchContext(Struct, frozen=True, kw_only=True):
         session_root: where session folders are made.
         led: what leads the actions, for whoever ends what this launch leaves.
         path_mapping: the library's rules.
+        sealing: how the job's blocks are encrypted.
         oom, watch: the cgroup's counter of kills; the watch of messages files.
     """
 
@@ -47,6 +49,7 @@ class LaunchContext(Struct, frozen=True, kw_only=True):
     session_root: Path
     led: LedSession
     path_mapping: Sequence[Any] = ()
+    sealing: Sealing = PLAIN
     oom: OomCounter = field(default_factory=OomCounter)
     watch: FolderWatch = field(default_factory=FolderWatch)
     _tokens: "count[int]" = field(default_factory=lambda: count(1))

@@ -281,6 +281,7 @@ class Launch:
                 records_outside=options.files == "shared",
                 choice=self._records.state.on_conflict or options.on_conflict,
                 keep_last=options.keep_last,
+                sealing=context.sealing,
             )
         )
         attempt = TaskAttempt(

@@ -79,6 +79,25 @@ def descendants(root: int, among: Iterable[ProcessInfo] | None = None) -> list[P
     return found
 
 
+def children_of(pid: int | str) -> frozenset[int]:
+    """The pids of a process's children; none where it is gone.
+
+    Source: proc(5), /proc/PID/task/TID/children.
+    """
+    found: set[int] = set()
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):
+                descriptor = os.open(
+                    f"/proc/{pid}/task/{task}/children", os.O_RDONLY | os.O_CLOEXEC
+                )
+                try:
+                    found.update(map(int, os.read(descriptor, 1 << 16).split()))
+                finally:
+                    os.close(descriptor)
+    return frozenset(found)
+
+
 def token_of(pid: int) -> str | None:
     """The token that a process carries, or None (also where its environment may not be read)."""
     prefix = TOKEN_VARIABLE.encode() + b"="

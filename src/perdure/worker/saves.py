@@ -106,6 +106,7 @@ class Saves:
         self._failure: BaseException | None = None
         self._making = threading.Lock()
         self._made_capture: Capture | None = None
+        self._is_urgent = False
         self.facts = SaveFacts()
 
     def prepare(self) -> None:
@@ -113,8 +114,9 @@ class Saves:
         _ = self._capture
 
     def notice_is_sent(self) -> None:
-        """From now on a save answers the notice."""
+        """From now on a save answers the notice, and nothing is more urgent than to take it."""
         self._notice_at = self._clock.monotonic()
+        self._hurry()
 
     @property
     def notice_at(self) -> float | None:
@@ -155,10 +157,17 @@ class Saves:
         """
         if self._thread is None:
             return
+        self._hurry()
         self._queue.finish(drop=drop)
         self._thread.join()
         if self._failure is not None:
             raise self._failure
+
+    def _hurry(self) -> None:
+        with self._making:
+            self._is_urgent = True
+            if self._made_capture is not None:
+                self._made_capture.hurry()
 
     @property
     def _capture(self) -> Capture:
@@ -166,6 +175,8 @@ class Saves:
         with self._making:
             if self._made_capture is None:
                 self._made_capture = self._with.capture()
+                if self._is_urgent:
+                    self._made_capture.hurry()
             return self._made_capture
 
     def _queue_save(self, event: SaveAnnounced) -> None:

@@ -49,7 +49,7 @@ from perdure.worker.saves import COMMIT_FILE, Committing, Saves
 from perdure.worker.sessions import StepSessions
 from perdure.worker.stops import Stop
 from perdure.worker.task_environment import AttemptVariables
-from perdure.worker.task_store import CaptureSurroundings, TaskStore
+from perdure.worker.task_store import CLONES, CaptureSurroundings, TaskStore
 from perdure.worker.tree import ActionTree, Hold
 from perdure.worker.workspaces.openjd import OpenJdSession
 
@@ -146,6 +146,7 @@ class TaskAttempt:
             return session
         # Of the task before, if there was one; what this one had there is put back.
         _clear(session.working_directory / _CHECKPOINTS)
+        _clear(session.working_directory / CLONES)
         self._store.sweep()
         if self._order.base is None:
             return Started(session=session, base=None, restored=None)
@@ -229,6 +230,7 @@ class TaskAttempt:
             base=started.base,
             began_at_ns=began_at_ns,
             freezer=self._frozen,
+            pids=lambda: self.tree.pids() if self.tree is not None else (),
             is_made_anew=started.session.is_own,
             told=lambda text: self._record.note("save", text),
             freeze_limit_seconds=_freeze_limit(resolved),

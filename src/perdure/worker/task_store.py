@@ -8,7 +8,7 @@ Source: design 3 (rule 3), 6, 7.
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -27,18 +27,22 @@ from perdure.store.layout import JobId, LaunchId
 from perdure.store.lineage import SHARE, Claim, Lineage, Save, fold_lineage
 from perdure.store.log import Entry, Log, Refused
 from perdure.store.manifest import Manifest, RootKind
-from perdure.store.manifest_format import decode_manifest
+from perdure.store.manifest_reading import decode_manifest
 from perdure.store.outside_decision import Choice, Content, Window
 from perdure.store.ownership import Ownership, recorded_contents
-from perdure.store.packs import BlockIndex, PackWriter, listed_packs
+from perdure.store.pack_writing import PackWriter
+from perdure.store.packs import BlockIndex, listed_packs
 from perdure.store.restore import Restored, RestoreRequest, restore
 from perdure.store.roots import Roots
+from perdure.store.sealing import PLAIN, Sealing
 from perdure.worker.claiming import append_as_owner
 from perdure.worker.declared import DeclaredFile, Neighbours
 from perdure.worker.job_records import LineageId
 
 #: No more often are other launches' lists read while a folder is walked.
 _NEIGHBOURS_SECONDS = 0.2
+#: Where clones of large files are made, in the session folder.
+CLONES = ".perdure-clones"
 _CHOICES = {"stop": Choice.ASK, "overwrite": Choice.OVERWRITE, "keep": Choice.KEEP}
 
 
@@ -54,6 +58,7 @@ class TaskStorePlan(Struct, frozen=True, kw_only=True):
         choice: what to do about conflicts: stop, overwrite or keep.
         declared: where this launch says what its tasks declare outside.
         neighbours: what all launches say.
+        sealing: how the job's blocks are encrypted.
         over: launches that had ended when this attempt was claimed.
     """
 
@@ -74,6 +79,7 @@ class TaskStorePlan(Struct, frozen=True, kw_only=True):
     records_outside: bool = False
     choice: str = "stop"
     keep_last: int = 3
+    sealing: Sealing = PLAIN
 
 
 class TaskStore(Struct):
@@ -128,6 +134,7 @@ class TaskStore(Struct):
                 recorded=self._recorded(),
                 windows=self.plan.windows,
                 choice=_CHOICES[self.plan.choice],
+                sealing=self.plan.sealing,
             )
         )
         return manifest, restored
@@ -148,6 +155,7 @@ class TaskStore(Struct):
                 launch=plan.launch,
                 attempt=plan.claim.attempt,
                 index=index,
+                sealing=plan.sealing,
             ),
             CaptureSettings(
                 attempt=plan.claim.attempt,
@@ -156,6 +164,7 @@ class TaskStore(Struct):
                 records_outside=plan.records_outside,
                 freeze_limit_seconds=surroundings.freeze_limit_seconds,
                 is_made_anew=surroundings.is_made_anew,
+                clones=surroundings.session_dir / CLONES,
             ),
             ownership=Ownership(
                 first_claim_at_ns=_nanoseconds(first.at) or began_at_ns,
@@ -164,6 +173,7 @@ class TaskStore(Struct):
                 is_declared_elsewhere=_Elsewhere(plan, self._dirs, surroundings),
             ),
             freezer=surroundings.freezer,
+            pids=surroundings.pids,
         )
         return self._capture
 
@@ -314,6 +324,7 @@ class CaptureSurroundings(Struct, frozen=True, kw_only=True):
         base: what it started from, or None.
         began_at_ns: when, by the clock of the session folder's file system.
         freezer: holds the session while its context is entered.
+        pids: the task's processes, as far as they are known.
         is_made_anew: whether a path in the session folder is the session's, not the task's.
         told: called with what people should know.
     """
@@ -322,6 +333,7 @@ class CaptureSurroundings(Struct, frozen=True, kw_only=True):
     base: Manifest | None
     began_at_ns: int
     freezer: Callable[[], AbstractContextManager[None]]
+    pids: Callable[[], Iterable[int]] = tuple
     is_made_anew: Callable[[str], bool]
     told: Callable[[str], None]
     freeze_limit_seconds: float = 60.0

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.store.manifest_format import decode_manifest, encode_manifest
+from perdure.store.manifest_format import encode_manifest
+from perdure.store.manifest_reading import decode_manifest
 from perdure.store.outside_decision import Window
 from perdure.store.packs import listed_packs, packs_of
 from perdure.store.posix import PosixDriver

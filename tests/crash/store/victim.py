@@ -7,9 +7,11 @@ from pathlib import Path
 
 from perdure.store.capture import Announcement, Capture, CaptureSettings
 from perdure.store.layout import LaunchId
-from perdure.store.manifest_format import decode_manifest, encode_manifest
+from perdure.store.manifest_format import encode_manifest
+from perdure.store.manifest_reading import decode_manifest
 from perdure.store.ownership import Ownership
-from perdure.store.packs import BlockIndex, PackWriter
+from perdure.store.pack_writing import PackWriter
+from perdure.store.packs import BlockIndex
 from perdure.store.posix import PosixDriver
 from perdure.store.record_format import decode_record, encode_record
 from perdure.store.restore import RestoreRequest, restore

@@ -13,7 +13,8 @@ from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey, lineage_log,
 from perdure.store.manifest_format import encode_manifest
 from perdure.store.opening import open_store
 from perdure.store.ownership import Ownership
-from perdure.store.packs import BlockIndex, PackWriter
+from perdure.store.pack_writing import PackWriter
+from perdure.store.packs import BlockIndex
 from perdure.store.record_format import encode_record
 from perdure.store.roots import Roots
 

@@ -19,7 +19,6 @@ from perdure.errors import (
 )
 from perdure.store import capture as capture_module
 from perdure.store import gathering
-from perdure.store.dataset_reading import tick_ns
 from perdure.store.manifest import BLOCK_BYTES, EntryType, Kept
 from perdure.store.memory import Call, LoseReply, MemoryDriver
 from perdure.store.packs import listed_packs
@@ -253,8 +252,8 @@ class TestTornFiles:
         real = task.writer.add
         added = []
 
-        def add(data):
-            added.append(real(data))
+        def add(data, codec):
+            added.append(real(data, codec))
             if len(added) == 2:
                 with (session / "a").open("r+b") as file:
                     file.write(b"!")
@@ -314,15 +313,10 @@ class TestTornFiles:
         slept = []
         monkeypatch.setattr(capture_module.time, "sleep", slept.append)
         (session / "a").write_text("x")
-        task = Task(session, settings={"tick_ns": 10**12})
+        task = Task(session, settings={"tick_ns": 10**9})
         task.capture.announce((str(session / "a"),))
         assert len(slept) == 1
-        assert 0 < slept[0] <= 1000
-        assert tick_ns("6.12.9-generic") > 0
-        assert tick_ns("5.10.0") > 0
-        assert tick_ns("6.13.0-rc1") == 0
-        assert tick_ns("7.0") == 0
-        assert tick_ns("strange") > 0
+        assert 0 < slept[0] <= 1
 
     def test_a_file_systems_clock_that_runs_ahead_tears_nothing(self, session):
         (session / "a").write_text("x")
@@ -413,22 +407,25 @@ class TestFreezing:
         assert events == ["stop", "go"] * 2
 
     def test_it_stands_still_no_longer_than_allowed(self, session):
-        (session / "a").write_bytes(os.urandom(BLOCK_BYTES * 2))
+        (session / "a").write_bytes(os.urandom(BLOCK_BYTES * 6))
         events: list[str] = []
         task = self.frozen_task(session, events, freeze_limit_seconds=0.0)
         self.tear(task, session / "a")
         self.tear(task, session / "a")
-        (session / "a").write_bytes(os.urandom(BLOCK_BYTES * 2))
+        (session / "a").write_bytes(os.urandom(BLOCK_BYTES * 6))
         frozen = task.freeze(session / "a")
         real = task.writer.add
 
-        def add(data):
+        def add(data, codec):
             events.append("block")
-            return real(data)
+            return real(data, codec)
 
         task.writer.add = add
         task.capture.take(frozen)
-        assert events == ["stop", "block", "go", "block"]
+        assert events[0] == "stop"
+        assert events.count("block") == 6
+        # Each of the two threads may have begun one more block.
+        assert events.index("go") <= 3
 
     def test_a_real_writer_is_caught_between_two_saves(self, session, fresh):
         """A program that overwrites its only file for ever is saved whole once it stands still."""

@@ -12,7 +12,8 @@ from perdure.store.deleting import (
 )
 from perdure.store.layout import JobId, LaunchId, PackId, StepKey, TaskKey
 from perdure.store.memory import Call, MemoryDriver
-from perdure.store.packs import BlockIndex, PackWriter, listed_packs
+from perdure.store.pack_writing import PackWriter
+from perdure.store.packs import BlockIndex, listed_packs
 from perdure.store.posix import PosixDriver
 from perdure.store.verify import verify_checkpoint
 from store_kit import LAUNCH, PACKS, Task, tree

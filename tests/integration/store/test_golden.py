@@ -16,7 +16,8 @@ from perdure.store.layout import (
     record_number,
 )
 from perdure.store.manifest import BLOCK_BYTES, file_digest
-from perdure.store.manifest_format import decode_manifest, encode_manifest
+from perdure.store.manifest_format import encode_manifest
+from perdure.store.manifest_reading import decode_manifest
 from perdure.store.opening import open_store
 from perdure.store.record_format import decode_record
 from perdure.store.restore import RestoreRequest, restore

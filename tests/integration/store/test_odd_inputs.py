@@ -219,20 +219,20 @@ class TestWhatChangesMeanwhile:
 
         monkeypatch.setattr(roots, name, call)
 
-    def test_a_file_that_vanishes_between_the_walk_and_the_reading(self, session):
+    def test_a_file_that_vanishes_between_the_walk_and_the_reading(self, session, monkeypatch):
         (session / "d").mkdir()
         for name in "abc":
             (session / "d" / name).write_bytes(b"x" * 1000)
-        task = Task(session)
-        real = task.writer.add
+        real = gathering.Gatherer.gather
 
-        def add(data):
-            (session / "d" / "c").unlink(missing_ok=True)
-            return real(data)
+        def gather(*args, **kwargs):
+            found = real(*args, **kwargs)
+            (session / "d" / "c").unlink()
+            return found
 
-        task.writer.add = add
+        monkeypatch.setattr(gathering.Gatherer, "gather", gather)
         with pytest.raises(CheckpointTorn, match="c changed"):
-            task.save(folders=[session / "d"])
+            Task(session).save(folders=[session / "d"])
 
     def test_a_folder_that_vanishes_while_it_is_walked(self, session):
         (session / "d" / "e").mkdir(parents=True)
@@ -295,10 +295,10 @@ class TestWhatChangesMeanwhile:
         task = Task(session)
         real = task.writer.add
 
-        def add(data):
+        def add(data, *how, **named):
             with path.open("ab") as file:
                 file.write(b"more")
-            return real(data)
+            return real(data, *how, **named)
 
         task.writer.add = add
         with pytest.raises(CheckpointTorn, match="a changed"):
@@ -311,10 +311,10 @@ class TestWhatChangesMeanwhile:
         task = Task(session, settings={"append_globs": (f"{session}/log",)})
         real = task.writer.add
 
-        def add(data):
+        def add(data, *how, **named):
             with path.open("ab") as file:
                 file.write(os.urandom(BLOCK_BYTES))
-            return real(data)
+            return real(data, *how, **named)
 
         task.writer.add = add
         task.restore(task.manifest(path), fresh)
@@ -326,9 +326,9 @@ class TestWhatChangesMeanwhile:
         task = Task(session, settings={"append_globs": (f"{session}/*",)})
         real = task.writer.add
 
-        def add(data):
+        def add(data, *how, **named):
             os.truncate(path, BLOCK_BYTES)
-            return real(data)
+            return real(data, *how, **named)
 
         task.writer.add = add
         with pytest.raises(CheckpointTorn):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import HomeError, OutOfSpace, StoreDamaged, StoreUnavailable
-from perdure.store import posix, posix_files
+from perdure.store import posix, posix_files, posix_upload
 from perdure.store.driver import PutUncertain
 from perdure.store.opening import open_store
 from perdure.store.posix import PosixDriver
@@ -114,7 +114,12 @@ def test_a_full_disk_is_said_and_leaves_nothing(small_disk):
         driver.put("a/first", b"z" * 100_000)
     upload = driver.upload("a/third")
     with pytest.raises(OutOfSpace):
-        upload.write(b"y" * 100_000)
+        upload.write(b"y" * 100_000, aligned=True)
+    upload.abort()
+    upload = driver.upload("a/third")
+    upload.write(b"y" * 100_000)
+    with pytest.raises(OutOfSpace):
+        upload.commit()
     upload.abort()
     assert names(small_disk) == ["filler", "first"]
     assert driver.get("a/first") == b"x" * 1000
@@ -191,12 +196,12 @@ def test_a_failed_sync_of_an_object_is_final(driver, tmp_path, monkeypatch):
 
 def test_a_put_whose_folder_could_not_be_synced_is_uncertain(driver, monkeypatch):
     driver.put_if_absent("first", b"")
-    failing(monkeypatch, "sync_folder", errno.EIO, module=posix)
+    failing(monkeypatch, "sync_folder", errno.EIO, module=posix_upload)
     with pytest.raises(PutUncertain):
         driver.put_if_absent("a", b"x")
     synced = []
     real = posix_files.sync_folder
-    monkeypatch.setattr(posix, "sync_folder", lambda path: (synced.append(path), real(path)))
+    monkeypatch.setattr(posix_upload, "sync_folder", lambda path: (synced.append(path), real(path)))
     assert driver.put_if_absent("a", b"x") is False
     assert len(synced) == 1
 
@@ -289,7 +294,7 @@ def test_a_folder_that_was_just_emptied_is_made_again(driver, tmp_path, monkeypa
     driver.put_if_absent("a/b/c", b"x")
     driver.delete("a/b/c")
     assert list(tmp_path.iterdir()) == []
-    real = posix.create_file
+    real = posix_upload.create_file
     vanished = []
 
     def create_file(path, access):
@@ -298,7 +303,7 @@ def test_a_folder_that_was_just_emptied_is_made_again(driver, tmp_path, monkeypa
             raise FileNotFoundError(errno.ENOENT, "gone")
         return real(path, access)
 
-    monkeypatch.setattr(posix, "create_file", create_file)
+    monkeypatch.setattr(posix_upload, "create_file", create_file)
     assert driver.put_if_absent("a/b/c", b"x")
 
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from perdure.errors import CheckpointConflict, CheckpointCorrupt, OutOfSpace
-from perdure.store import placing
+from perdure.store import staging
 from perdure.store.manifest import BLOCK_BYTES, Entry, EntryType, Manifest, Root, RootKind
 from perdure.store.memory import MemoryDriver
 from perdure.store.outside_decision import Choice, Window
@@ -154,7 +154,7 @@ class TestSession:
         (session / "b").write_text("x")
         task = Task(session)
         manifest = task.manifest(folders=[session])
-        real = placing.write_all
+        real = staging.write_all
         written = []
 
         def write_all(fd, data, start):
@@ -163,7 +163,7 @@ class TestSession:
                 raise OSError(errno.ENOSPC, "No space left on device")
             real(fd, data, start)
 
-        monkeypatch.setattr(placing, "write_all", write_all)
+        monkeypatch.setattr(staging, "write_all", write_all)
         with pytest.raises(OutOfSpace):
             task.restore(manifest, fresh)
         assert tree(fresh) == {}
@@ -324,13 +324,13 @@ class TestOutside:
         (outside / "a").write_text("saved")
         task, manifest = self.saved(session, outside)
         (outside / "a").write_text("half")
-        real = placing.write_all
+        real = staging.write_all
 
         def write_all(fd, data, start):
             (outside / "a").write_text("somebody writes now")
             real(fd, data, start)
 
-        monkeypatch.setattr(placing, "write_all", write_all)
+        monkeypatch.setattr(staging, "write_all", write_all)
         with pytest.raises(CheckpointConflict, match="while the checkpoint was being restored"):
             task.restore(manifest, fresh, windows=ALWAYS)
         assert (outside / "a").read_text() == "somebody writes now"

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from perdure.errors import CheckpointError
 from perdure.store.compression import Codec, compress, decompress, shuffle, unshuffle
 from perdure.store.driver import check_key
-from perdure.store.manifest_format import decode_manifest, encode_manifest, stays_inside
+from perdure.store.entry_paths import stays_inside
+from perdure.store.manifest_format import encode_manifest
+from perdure.store.manifest_reading import decode_manifest
 from perdure.store.memory import MemoryDriver
 from perdure.store.posix import PosixDriver
 from perdure.store.verify import verify_checkpoint

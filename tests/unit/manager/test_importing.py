@@ -4,7 +4,7 @@ import tarfile
 
 import pytest
 
-from looking_kit import FRAMES, LAUNCH, HandMade
+from looking_kit import FRAMES, HandMade
 from perdure.cli.naming import find_task
 from perdure.errors import (
     CheckpointConflict,
@@ -20,7 +20,6 @@ from perdure.manager.lineages import read_lineage
 from perdure.manager.native_files import session_only
 from perdure.store import layout
 from perdure.store.manifest_format import encode_manifest
-from perdure.store.packs import BlockIndex, PackWriter
 from perdure.store.restore import RestoreRequest, restore
 from perdure.store.roots import Roots
 from perdure.store.verify import verify_checkpoint
@@ -49,11 +48,14 @@ class Lineage:
         self.made.record("suspend", scope={}, by="user")
 
     def saved(self, *files, outside=(), state="here", file=None, folders=()):
-        task = Task(self.session, outside=outside, driver=self.made.driver)
-        packs = layout.packs(self.made.job, 1, self.key)
         self.saves += 1
-        task.capture._writer = task.writer = PackWriter(
-            self.made.driver, packs, launch=LAUNCH, attempt=self.saves, index=BlockIndex()
+        packs = layout.packs(self.made.job, 1, self.key)
+        task = Task(
+            self.session,
+            outside=outside,
+            driver=self.made.driver,
+            attempt=self.saves,
+            packs=packs,
         )
         save = task.save(*files, state=state, file=file, folders=folders, line_at_ns=FUTURE_NS)
         header, payload = encode_manifest(save.manifest)

@@ -6,6 +6,7 @@ from blake3 import blake3
 
 from perdure.errors import CheckpointCorrupt, CheckpointError, SaveRefused
 from perdure.store.compression import Codec
+from perdure.store.entry_paths import stays_inside
 from perdure.store.layout import LaunchId, PackId
 from perdure.store.manifest import (
     BLOCK_BYTES,
@@ -21,7 +22,8 @@ from perdure.store.manifest import (
     content_id,
     file_digest,
 )
-from perdure.store.manifest_format import decode_manifest, encode_manifest, stays_inside
+from perdure.store.manifest_format import encode_manifest
+from perdure.store.manifest_reading import decode_manifest
 
 LAUNCH = LaunchId("01jdxyz0000000000000000001")
 PACK = PackId(f"{LAUNCH}-2-1")
@@ -206,7 +208,7 @@ HOSTILE = {
     "body size other": header(body={"codec": "zstd", "size": 3, "keep": 1}),
 }
 UNKNOWN = {
-    "codec": block_of(2, 3, 16),
+    "codec": block_of(2, 3, 4),
     "type": entry(2, t="device"),
     "kept": entry(6, k="cloud"),
     "hash": header(hash="sha512"),

@@ -14,7 +14,8 @@ from perdure.store.manifest import (
     RootKind,
     file_digest,
 )
-from perdure.store.manifest_format import decode_manifest, encode_manifest
+from perdure.store.manifest_format import encode_manifest
+from perdure.store.manifest_reading import decode_manifest
 from perdure.store.merging import changed, merge
 
 A, B = (f"01jdxyz000000000000000000{n}-1-1" for n in (1, 2))
