@@ -30,7 +30,8 @@ from perdure.store.capture import Announcement, Capture, CaptureSettings, Frozen
 from perdure.store.manifest import Manifest
 from perdure.store.memory import MemoryDriver
 from perdure.store.ownership import Ownership
-from perdure.store.packs import BlockIndex, PackWriter
+from perdure.store.pack_writing import PackWriter
+from perdure.store.packs import BlockIndex
 from perdure.store.restore import RestoreRequest, restore
 from perdure.store.roots import Roots
 from support.lineage_life import PACKS, launch_of

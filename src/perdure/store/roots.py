@@ -273,11 +273,13 @@ def open_regular_fd(place: Place, folders: OpenFolders | None = None) -> int:
             raise not_regular(place)
         fd = os.open(name, _READ_FLAGS, dir_fd=folder)
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise not_regular(place)
+        is_regular = stat.S_ISREG(os.fstat(fd).st_mode)
     except BaseException:
         os.close(fd)
         raise
+    if not is_regular:
+        os.close(fd)
+        raise not_regular(place)
     return fd
 
 

@@ -9,7 +9,6 @@ from support.broken_drivers import CallsFailedSyncsSuccesses, WritesOnce, making
 from support.failing_calls import Way, every_call
 from support.lineage_life import LARGE
 
-
 #: Ways that nearly all calls can fail in, or that fail alike: a sample here, all in `make soak`.
 STRIDES = {Way.EIO: 4, Way.EDQUOT: 3, Way.FULL: 2, Way.EMFILE: 2}
 
