@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -154,6 +155,7 @@ def _removal(where: Places, document: "JobDocument", *, wait: bool) -> "Removal"
         rooms=Rooms(
             logs=where.logs(document.job),
             sessions=None if options.preserve else where.sessions(document),
+            local_store=Path(options.local_store) if options.local_store else None,
         ),
         wait=wait,
     )

@@ -141,6 +141,11 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="How many checkpoints of a task are kept.",
     ),
     click.option(
+        "--local-store",
+        metavar="DIR",
+        help="A fast folder of each host: saves are taken there first, and copied to the store.",
+    ),
+    click.option(
         "--encrypt",
         "key_file",
         metavar="KEYFILE",
@@ -216,6 +221,7 @@ def _options(given: Mapping[str, Any]) -> Options:
         if given["sessions_dir"]
         else None,
         key_file=_key_file(given["key_file"]),
+        local_store=str(Path(given["local_store"]).absolute()) if given["local_store"] else None,
     )
 
 

@@ -9,15 +9,17 @@ from msgspec import Struct
 from perdure.cli.keys import sealing_of
 from perdure.clock import SystemClock, pause
 from perdure.engines.local import LocalEngine
-from perdure.errors import JobMissing
+from perdure.errors import JobMissing, PerdureError
 from perdure.journal.writer import JournalWriter
 from perdure.manager.job_view import JobView, ViewParts, this_hosts_capacity
 from perdure.manager.presence import has_live_manager
 from perdure.manager.stored_jobs import read_job
 from perdure.manager.turns import TurnMaker, TurnParts
 from perdure.store import layout
+from perdure.store.job_document import JobDocument
 from perdure.store.layout import JobId, LaunchId
 from perdure.store.opening import Store, open_store
+from perdure.store.tiers import LocalTier
 from perdure.worker.context import LaunchContext
 from perdure.worker.job_records import JobRecords
 from perdure.worker.launch import Launch, Wiring
@@ -62,6 +64,7 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
     options.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
     session_root = options.sessions / options.launch
     session_root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    log = OutputLog(options.logs / f"{launch}.log", document.options.log_limit_bytes)
     context = LaunchContext(
         document=document,
         job=job,
@@ -71,7 +74,7 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
         launch=launch,
         token=options.token,
         journal=JournalWriter(store.driver, layout.journal(document.job, launch)),
-        log=OutputLog(options.logs / f"{launch}.log", document.options.log_limit_bytes),
+        log=log,
         board=board,
         environment=base_environment(
             document, environment, python_dir=options.sessions / "bin", gpus=options.gpus
@@ -80,6 +83,7 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
         led=LedSession(session_root),
         path_mapping=library_rules(document.path_mapping),
         sealing=sealing_of(document, environment),
+        tier=_local_tier(store, document, log),
     )
     imds = environment.get(_IMDS_VARIABLE)
     notice = document.options.notice
@@ -90,6 +94,18 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
         session_root.rmdir()
     if board.stops_all() is None:
         _turn_if_unmanaged(options, store, context, environment)
+
+
+def _local_tier(store: Store, document: JobDocument, log: OutputLog) -> LocalTier | None:
+    """Where saves are taken first on this host; a folder that cannot be used is told."""
+    folder = document.options.local_store
+    if folder is None:
+        return None
+    try:
+        return LocalTier(store.driver, Path(folder))
+    except (PerdureError, OSError) as error:
+        log.say(f"perdure: saves go to the store at once: {folder} cannot be used: {error}")
+        return None
 
 
 def _turn_if_unmanaged(

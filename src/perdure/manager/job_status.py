@@ -286,6 +286,12 @@ def _warnings(facts: JobFacts, now: Now) -> list[str]:
             continue
         if heartbeat.get("trouble"):
             found.append(f"the store does not take a worker's records: {heartbeat['trouble']}")
+        local = heartbeat.get("local_save")
+        if isinstance(local, int):
+            task = names.get(str(heartbeat.get("task")), "the running task")
+            left = heartbeat.get("local_left")
+            about = f"; {left} bytes are yet to be copied" if left else ""
+            found.append(f"{task}: save {local} is local, not durable yet{about}")
         torn = heartbeat.get("torn")
         if isinstance(torn, int) and torn > 0:
             task = names.get(str(heartbeat.get("task")), "the running task")

@@ -22,6 +22,7 @@ from perdure.store import layout
 from perdure.store.deleting import remove_job
 from perdure.store.driver import Driver
 from perdure.store.layout import JobId
+from perdure.store.tiers import forget_job
 from perdure.worker.host import is_gone, is_of_here
 from perdure.worker.job_records import JobRecords
 
@@ -34,10 +35,12 @@ class Rooms(Struct, frozen=True, kw_only=True):
     Attributes:
         logs: its logs.
         sessions: its session folders; None: they were to be preserved.
+        local_store: the folder where its saves were taken first, or None.
     """
 
     logs: Path
     sessions: Path | None
+    local_store: Path | None = None
 
 
 class Removal(Struct, frozen=True, kw_only=True):
@@ -66,6 +69,8 @@ def remove(driver: Driver, removal: Removal, clock: Clock, pause: Callable[[int]
             raise busy
         time.sleep(_LOOK_SECONDS)
     removed = remove_job(driver, removal.job)
+    if removal.rooms.local_store is not None:
+        forget_job(removal.rooms.local_store, removal.job)
     for folder in (removal.rooms.logs, removal.rooms.sessions):
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)

@@ -64,6 +64,7 @@ class Options(Struct, frozen=True, kw_only=True):
         keep_last: how many checkpoints of a lineage are kept.
         hooks: commands by moment: save, resume, suspended, held, failed, succeeded.
         temporary_dir: where session folders are made; None: the system's.
+        local_store: a folder of each host where saves are taken first; None: there is one tier.
         key_file: the file of the key that encrypts blocks; None: they are not encrypted.
     """
 
@@ -83,6 +84,7 @@ class Options(Struct, frozen=True, kw_only=True):
     hooks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     temporary_dir: str | None = None
     key_file: str | None = None
+    local_store: str | None = None
 
 
 class JobDocument(Struct, frozen=True, kw_only=True):

@@ -19,11 +19,12 @@ Source: docs/store-format.md "Packs"; Tridgell's rule that a copy is checked by 
 import threading
 import time
 from collections.abc import Container, Iterable
+from typing import Protocol
 
 from perdure.errors import StoreDamaged
 from perdure.store.buffers import PAGE_BYTES, up_to_page
 from perdure.store.compression import Codec, compress
-from perdure.store.driver import Driver, Piece, PutUncertain, Upload
+from perdure.store.driver import Piece, PutUncertain, Upload
 from perdure.store.layout import LaunchId, PackId, pack_id, pack_key
 from perdure.store.manifest import BLOCK_BYTES
 from perdure.store.packs import BlockIndex, StoredBlock
@@ -41,6 +42,25 @@ _COMMIT_TRIES = 5
 _MEASURED_BYTES = 16 << 20
 
 
+class PackPlace(Protocol):
+    """Where packs are written: a store's driver, or two tiers."""
+
+    pack_limit_bytes: int
+
+    @property
+    def bytes_per_second(self) -> float:
+        """As `perdure.store.driver.Driver` says."""
+        ...
+
+    def upload(self, key: str) -> Upload:
+        """Begin a pack."""
+        ...
+
+    def head(self, key: str) -> int | None:
+        """The pack's size; None if it is not there."""
+        ...
+
+
 class _Pack:
     """A pack that is being written: how many threads are at it, and how large it gets by them."""
 
@@ -55,7 +75,7 @@ class PackWriter:
     """Stores the blocks of one attempt's saves; `add` may be called by several threads at once.
 
     Args:
-        driver: of the store.
+        driver: where packs are written.
         packs: the lineage's packs prefix.
         launch: whose packs these are.
         attempt: the same.
@@ -65,7 +85,7 @@ class PackWriter:
 
     def __init__(
         self,
-        driver: Driver,
+        driver: PackPlace,
         packs: str,
         *,
         launch: LaunchId,

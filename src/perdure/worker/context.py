@@ -13,6 +13,7 @@ from perdure.store.driver import Driver
 from perdure.store.job_document import JobDocument
 from perdure.store.layout import JobId, LaunchId
 from perdure.store.sealing import PLAIN, Sealing
+from perdure.store.tiers import LocalTier
 from perdure.template import Job, Step
 from perdure.worker.led_sessions import LedSession
 from perdure.worker.memory import OomCounter
@@ -32,6 +33,7 @@ class LaunchContext(Struct, frozen=True, kw_only=True):
         led: what leads the actions, for whoever ends what this launch leaves.
         path_mapping: the library's rules.
         sealing: how the job's blocks are encrypted.
+        tier: where packs are written first; None: to the store.
         oom, watch: the cgroup's counter of kills; the watch of messages files.
     """
 
@@ -50,6 +52,7 @@ class LaunchContext(Struct, frozen=True, kw_only=True):
     led: LedSession
     path_mapping: Sequence[Any] = ()
     sealing: Sealing = PLAIN
+    tier: LocalTier | None = None
     oom: OomCounter = field(default_factory=OomCounter)
     watch: FolderWatch = field(default_factory=FolderWatch)
     _tokens: "count[int]" = field(default_factory=lambda: count(1))

@@ -282,6 +282,7 @@ class Launch:
                 choice=self._records.state.on_conflict or options.on_conflict,
                 keep_last=options.keep_last,
                 sealing=context.sealing,
+                tier=context.tier,
             )
         )
         attempt = TaskAttempt(
@@ -436,6 +437,7 @@ class Launch:
         if saves is not None:
             about |= {"progress": saves.facts.progress, "status": saves.facts.status[:120]}
             about["torn"] = saves.facts.torn
+            about |= saves.local()
         trouble = self._context.journal.trouble
         if trouble is not None:
             about["trouble"] = trouble.message[:120]

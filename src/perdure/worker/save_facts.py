@@ -8,6 +8,8 @@ class SaveFacts(Struct):
 
     Attributes:
         announced, committed, skipped, torn: how many.
+        local_save, durable_save: the last save that was taken into the local tier, and the last
+            that was committed, by their numbers in the attempt; 0 for none.
         point: sequence of the last checkpoint committed by this attempt.
         committed_at: monotonic moment at which its line had been read.
         after_notice: monotonic moment of a save announced after the notice: the last one that was
@@ -26,6 +28,8 @@ class SaveFacts(Struct):
     committed: int = 0
     skipped: int = 0
     torn: int = 0
+    local_save: int = 0
+    durable_save: int = 0
     point: int | None = None
     committed_at: float | None = None
     after_notice: float | None = None

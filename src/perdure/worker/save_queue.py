@@ -1,8 +1,8 @@
 """What waits for the capture thread: declared files, the newest save, and reported values.
 
-The thread that reads the task's output puts, the capture thread takes; a save before values, both
-before early bytes. A newer save takes the place of one that still waits. Values that wait are put
-together, with the files of all of them.
+The thread that reads the task's output puts, the capture thread takes: first local saves that have
+come to the store, then a save, then values, then early bytes. A newer save takes the place of one
+that still waits. Values that wait are put together, with the files of all of them.
 """
 
 import threading
@@ -10,9 +10,10 @@ import threading
 from msgspec import Struct
 from msgspec.structs import replace
 
+from perdure.errors import PerdureError
 from perdure.protocol.attempt_messages import FilesDeclared, SaveAnnounced
 from perdure.protocol.dataset import Dataset
-from perdure.store.capture import Frozen
+from perdure.store.capture import CapturedSave, Frozen
 
 
 class QueuedSave(Struct, frozen=True, kw_only=True):
@@ -49,7 +50,23 @@ class QueuedValues(Struct, frozen=True, kw_only=True):
         )
 
 
-Work = QueuedSave | QueuedValues | tuple[FilesDeclared, ...]
+class Drained(Struct, frozen=True, kw_only=True):
+    """A save whose bytes are in the store, or which did not get there.
+
+    Attributes:
+        save: it.
+        captured: what its record is to say.
+        problem: why it did not; None: it did.
+        is_overtaken: a newer one took its place.
+    """
+
+    save: QueuedSave
+    captured: CapturedSave
+    problem: PerdureError | None = None
+    is_overtaken: bool = False
+
+
+Work = Drained | QueuedSave | QueuedValues | tuple[FilesDeclared, ...]
 
 
 class SaveQueue:
@@ -64,6 +81,20 @@ class SaveQueue:
         self._is_finishing = False
         self._is_dropping = False
         self._was_tried_last = False
+        self._drained: list[Drained] = []
+        self._draining = 0
+
+    def begin_drain(self) -> None:
+        """A save is on its way to the store: `put_drained` will follow."""
+        with self._wake:
+            self._draining += 1
+
+    def put_drained(self, drained: Drained) -> None:
+        """A save has come there, or not."""
+        with self._wake:
+            self._draining -= 1
+            self._drained.append(drained)
+            self._wake.notify()
 
     def put_early(self, event: FilesDeclared) -> None:
         """Declared files whose bytes may be taken now."""
@@ -122,8 +153,10 @@ class SaveQueue:
         with self._wake:
             while True:
                 work = self._next()
-                if work is not None or self._is_finishing:
+                if work is not None:
                     return work
+                if self._is_finishing and (self._is_dropping or not self._draining):
+                    return None
                 self._wake.wait()
 
     def dropped(self) -> tuple[Frozen, ...]:
@@ -137,13 +170,15 @@ class SaveQueue:
     def _next(self) -> Work | None:
         if self._is_dropping:
             return None
+        if self._drained:
+            return self._drained.pop(0)
         if self._save is not None:
             save, self._save = self._save, None
             return save
         if self._values is not None:
             values, self._values = self._values, None
             return values
-        if self._is_finishing:
+        if self._is_finishing and not self._draining:
             owed, self._owed = self._owed, None
             if self._was_tried_last:
                 return None

@@ -49,8 +49,9 @@ from perdure.store.capture import Announcement, Capture, CapturedSave, Frozen
 from perdure.store.manifest import Manifest
 from perdure.store.manifest_format import encode_manifest
 from perdure.store.merging import changed, merge
+from perdure.worker.draining import Drainer, Draining
 from perdure.worker.save_facts import SaveFacts
-from perdure.worker.save_queue import DeclaredSet, QueuedSave, QueuedValues, SaveQueue
+from perdure.worker.save_queue import DeclaredSet, Drained, QueuedSave, QueuedValues, SaveQueue
 
 _T = TypeVar("_T")
 
@@ -74,6 +75,9 @@ class Committing(Struct, frozen=True, kw_only=True):
         values: the chunk's values that the attempt runs, in order; None for a plain task.
         base: the manifest that the attempt started from, or None.
         has_kept: whether earlier attempts kept values whose files are in ``base``.
+        drainer: brings saves that are local to the store; None: there is one tier.
+        in_flight: told the saves that were taken and have no record yet, so that no pack of theirs
+            is pruned.
     """
 
     capture: Callable[[], Capture]
@@ -87,6 +91,8 @@ class Committing(Struct, frozen=True, kw_only=True):
     values: tuple[int, ...] | None = None
     base: Manifest | None = None
     has_kept: bool = False
+    drainer: Drainer | None = None
+    in_flight: Callable[[tuple[Manifest, ...]], None] = lambda _manifests: None
 
 
 class Saves:
@@ -107,6 +113,7 @@ class Saves:
         self._making = threading.Lock()
         self._made_capture: Capture | None = None
         self._is_urgent = False
+        self._on_their_way: dict[int, Manifest] = {}
         self.facts = SaveFacts()
 
     def prepare(self) -> None:
@@ -149,6 +156,13 @@ class Saves:
             case StockSeen():
                 pass
 
+    def local(self) -> dict[str, object]:
+        """What is local only, for the heartbeat; empty where nothing is."""
+        drainer = self._with.drainer
+        if drainer is None or self.facts.local_save <= self.facts.durable_save:
+            return {}
+        return {"local_save": self.facts.local_save, "local_left": drainer.left_bytes}
+
     def finish(self, *, drop: bool) -> None:
         """Commit what waits, or with ``drop`` forget it; blocks until nothing is in flight.
 
@@ -166,6 +180,8 @@ class Saves:
     def _hurry(self) -> None:
         with self._making:
             self._is_urgent = True
+            if self._with.drainer is not None:
+                self._with.drainer.hurry()
             if self._made_capture is not None:
                 self._made_capture.hurry()
 
@@ -244,6 +260,8 @@ class Saves:
         try:
             while (work := self._queue.take()) is not None:
                 match work:
+                    case Drained():
+                        self._drained(work)
                     case QueuedSave():
                         self._take(work)
                     case QueuedValues():
@@ -257,6 +275,8 @@ class Saves:
         finally:
             for frozen in self._queue.dropped():
                 self._capture.drop(frozen)
+            if self._with.drainer is not None:
+                self._with.drainer.close()
 
     def _take_early(self, events: tuple[FilesDeclared, ...]) -> None:
         """Tell what was declared, and take its bytes while the task runs; a save takes the rest."""
@@ -285,6 +305,58 @@ class Saves:
         if isinstance(captured, PerdureError):
             self.facts.problem = captured.message
             return
+        drainer = self._with.drainer
+        if drainer is None or not captured.manifest.packs:
+            self._commit_save(save, captured)
+            return
+        self.facts.local_save = save.event.n
+        self._acknowledge(save.event.n, None)
+        self._bring(save, captured)
+
+    def _bring(self, save: QueuedSave, captured: CapturedSave) -> None:
+        """Send a local save to the store; it comes back as `Drained`."""
+        drainer = self._with.drainer
+        assert drainer is not None
+        self._queue.begin_drain()
+        self._on_their_way[save.event.n] = captured.manifest
+        self._with.in_flight(tuple(self._on_their_way.values()))
+
+        def ended(how: PerdureError | Draining | None) -> None:
+            problem = how if isinstance(how, PerdureError) else None
+            self._queue.put_drained(
+                Drained(
+                    save=save,
+                    captured=captured,
+                    problem=problem,
+                    is_overtaken=isinstance(how, Draining),
+                )
+            )
+
+        drainer.put(Draining(save=save.event.n, packs=captured.manifest.packs, ended=ended))
+
+    def _drained(self, drained: Drained) -> None:
+        """A local save has come to the store: now it may have its record."""
+        if self._end_drain(drained):
+            self._on_their_way.pop(drained.save.event.n, None)
+        self._with.in_flight(tuple(self._on_their_way.values()))
+
+    def _end_drain(self, drained: Drained) -> bool:
+        """Whether the save is on its way no more."""
+        problem = drained.problem
+        if drained.is_overtaken:
+            self.facts.skipped += 1
+        elif problem is None:
+            self._commit_save(drained.save, drained.captured)
+        elif isinstance(problem, OutOfSpace) and self._with.make_room(drained.captured.manifest):
+            self._note("save", f"{problem.message}: older checkpoints were pruned")
+            self._bring(drained.save, drained.captured)
+            return False
+        else:
+            self._not_put(problem)
+        return True
+
+    def _commit_save(self, save: QueuedSave, captured: CapturedSave) -> None:
+        """Put the record of a save whose bytes are durable, and say so."""
         manifest = captured.manifest
         if self._kept is not None:  # a RESET forgets no kept value's files
             manifest = _as_taken(merge(manifest, self._kept), captured)
@@ -300,9 +372,11 @@ class Saves:
             took_seconds=now - save.heard_at,
             is_after_notice=save.is_after_notice,
         )
+        self.facts.durable_save = max(self.facts.durable_save, save.event.n)
         covered = [v for v in save.event.reported if self._generations[v] == save.generation]
         self._values_kept(covered, sequence, manifest)
-        self._acknowledge(save.event.n, sequence)  # last: what it stands for is all durable
+        if save.event.n >= self.facts.local_save:
+            self._acknowledge(save.event.n, sequence)  # last: what it stands for is all durable
 
     def _keep_all(self, queued: QueuedValues) -> None:
         """Keep these values; where that works, those that are owed are tried again."""
@@ -330,6 +404,12 @@ class Saves:
         if isinstance(captured, PerdureError):
             return False
         manifest = captured.manifest
+        if self._with.drainer is not None:
+            try:
+                self._with.drainer.copy(manifest.packs)
+            except PerdureError as error:
+                self._not_put(error)
+                return False
         if self._kept is not None:
             manifest = merge(manifest, self._kept)
         if last is not None:
@@ -423,9 +503,10 @@ class Saves:
             if support is not None:
                 self._kept = manifest
 
-    def _acknowledge(self, save: int, sequence: int) -> None:
-        """Tell the program that it may overwrite its only file."""
-        text = json.dumps({"save": save, "tier": "durable", "sequence": sequence})
+    def _acknowledge(self, save: int, sequence: int | None) -> None:
+        """Tell the program that it may overwrite its only file; no sequence yet: it is local."""
+        tier = "local" if sequence is None else "durable"
+        text = json.dumps({"save": save, "tier": tier, "sequence": sequence})
         path = self._with.session_dir / COMMIT_FILE
         new = path.with_name(f".perdure-{COMMIT_FILE}")
         with contextlib.suppress(OSError):

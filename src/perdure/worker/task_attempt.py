@@ -247,6 +247,8 @@ class TaskAttempt:
             values=self._order.values,
             base=started.base,
             has_kept=bool(self._order.kept),
+            drainer=self._store.drainer(),
+            in_flight=self._store.in_flight,
         )
 
     def _variables(self, session: OpenJdSession, resolved: ResolvedAction) -> AttemptVariables:

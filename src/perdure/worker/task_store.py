@@ -35,8 +35,10 @@ from perdure.store.packs import BlockIndex, listed_packs
 from perdure.store.restore import Restored, RestoreRequest, restore
 from perdure.store.roots import Roots
 from perdure.store.sealing import PLAIN, Sealing
+from perdure.store.tiers import LocalTier
 from perdure.worker.claiming import append_as_owner
 from perdure.worker.declared import DeclaredFile, Neighbours
+from perdure.worker.draining import Drainer
 from perdure.worker.job_records import LineageId
 
 #: No more often are other launches' lists read while a folder is walked.
@@ -59,6 +61,7 @@ class TaskStorePlan(Struct, frozen=True, kw_only=True):
         declared: where this launch says what its tasks declare outside.
         neighbours: what all launches say.
         sealing: how the job's blocks are encrypted.
+        tier: where packs are written first; None: to the store.
         over: launches that had ended when this attempt was claimed.
     """
 
@@ -80,6 +83,7 @@ class TaskStorePlan(Struct, frozen=True, kw_only=True):
     choice: str = "stop"
     keep_last: int = 3
     sealing: Sealing = PLAIN
+    tier: LocalTier | None = None
 
 
 class TaskStore(Struct):
@@ -90,6 +94,7 @@ class TaskStore(Struct):
     _capture: Capture | None = None
     _lineage: Lineage | None = None
     _dirs: set[str] = field(default_factory=set)
+    _in_flight: tuple[Manifest, ...] = ()
 
     @property
     def packs(self) -> str:
@@ -150,7 +155,7 @@ class TaskStore(Struct):
         self._capture = Capture(
             Roots(surroundings.session_dir, plan.outside),
             PackWriter(
-                plan.driver,
+                plan.tier or plan.driver,
                 self.packs,
                 launch=plan.launch,
                 attempt=plan.claim.attempt,
@@ -176,6 +181,20 @@ class TaskStore(Struct):
             pids=surroundings.pids,
         )
         return self._capture
+
+    def drainer(self) -> Drainer | None:
+        """What brings this attempt's saves from the local tier to the store, if there is one.
+
+        What a dead launch of this host left there is removed: the lineage is ours.
+        """
+        if self.plan.tier is None:
+            return None
+        self.plan.tier.forget(self.packs)
+        return Drainer(self.plan.tier, self.packs)
+
+    def in_flight(self, manifests: tuple[Manifest, ...]) -> None:
+        """Saves that were taken and have no record yet; for the capture thread."""
+        self._in_flight = manifests
 
     def declare(self, dataset: Dataset, session_dir: Path) -> None:
         """Say which files outside of the session folder the task declared."""
@@ -232,7 +251,7 @@ class TaskStore(Struct):
             gone = self._victims(lineage, is_full=is_full)
             if not gone:
                 return False
-            kept = () if in_flight is None else (in_flight,)
+            kept = (*self._in_flight, *(() if in_flight is None else (in_flight,)))
             packs = packs_to_prune(
                 [self.manifest(number) for number in gone],
                 [*self._living(lineage, gone), *kept],
@@ -262,7 +281,7 @@ class TaskStore(Struct):
             self.plan.driver,
             self.packs,
             pruned=[layout.PackId(pack) for pack in lineage.pruned_packs],
-            living=self._living(lineage, ()),
+            living=[*self._living(lineage, ()), *self._in_flight],
         )
 
     def _living(self, lineage: Lineage, gone: tuple[int, ...]) -> list[Manifest]:
