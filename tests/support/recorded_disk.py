@@ -87,7 +87,7 @@ class Recorder:
         return call.real()
 
     _read = _readv = _pread = _preadv = _scandir = _readlink = _fchmod = _utime = _pass
-    _stat = _lstat = _fstat = _statvfs = _pass
+    _stat = _lstat = _fstat = _statvfs = _fstatvfs = _pass
 
     def _open(self, call: Call) -> Any:
         path, flags = call.paths[0], call.args[1]

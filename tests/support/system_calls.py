@@ -46,6 +46,7 @@ _BY_DESCRIPTOR = (
     "pwritev",
     "fsync",
     "fdatasync",
+    "fstatvfs",
     "ftruncate",
     "fchmod",
     "posix_fallocate",

@@ -14,7 +14,8 @@ from msgspec import to_builtins
 
 from perdure.cli.places import places, where_options
 from perdure.cli.pointing import pointed
-from perdure.cli.tables import console, moment, plain, show_table, size
+from perdure.cli.tables import console, moment, plain, show_table
+from perdure.sizes import size_text as size
 
 if TYPE_CHECKING:
     from perdure.cli.checkpoint_naming import NamedCheckpoint

@@ -7,7 +7,8 @@ import click
 from msgspec import to_builtins
 
 from perdure.cli.places import places, where_options
-from perdure.cli.tables import console, moment, plain, show_table, size
+from perdure.cli.tables import console, moment, plain, show_table
+from perdure.sizes import size_text as size
 
 if TYPE_CHECKING:
     from perdure.manager.facts import CheckpointFacts

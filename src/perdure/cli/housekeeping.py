@@ -11,7 +11,8 @@ from msgspec import to_builtins
 
 from perdure.cli.places import Places, places, where_options
 from perdure.cli.pointing import pointed
-from perdure.cli.tables import console, plain, show_table, size
+from perdure.cli.tables import console, plain, show_table
+from perdure.sizes import size_text as size
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -158,6 +159,7 @@ def _removal(where: Places, document: "JobDocument", *, wait: bool) -> "Removal"
             local_store=Path(options.local_store) if options.local_store else None,
         ),
         wait=wait,
+        adopts=options.files == "adopt",
     )
 
 

@@ -196,11 +196,6 @@ def job_document(given: Mapping[str, Any], environment: Mapping[str, str]) -> Jo
 
 def _options(given: Mapping[str, Any]) -> Options:
     limits, step_limits = _limits(given["limits"])
-    if given["files"] == "adopt":
-        raise UsageError(
-            "--files adopt is not there yet",
-            hint="managed copies files into the store; shared leaves outside files where they are.",
-        )
     if given["deliver"]:
         raise UsageError("--deliver is not there yet", hint="Copy finished files by a hook: --on.")
     return Options(
@@ -222,6 +217,17 @@ def _options(given: Mapping[str, Any]) -> Options:
         else None,
         key_file=_key_file(given["key_file"]),
         local_store=str(Path(given["local_store"]).absolute()) if given["local_store"] else None,
+    )
+
+
+def told_at_submit(options: Options) -> str | None:
+    """What a person should know about the files policy before the job runs."""
+    if options.files == "managed":
+        return None
+    what = "checkpoint files stay" if options.files == "adopt" else "outside files stay"
+    return (
+        f"--files {options.files}: {what} where the program writes them, without a copy in the"
+        " store; to resume, these files must survive, not only the store"
     )
 
 

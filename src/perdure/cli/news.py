@@ -13,6 +13,8 @@ from perdure.store.layout import StepKey, TaskKey
 
 #: What journals note that a person wants to know at once.
 _TOLD = frozenset({"message", "save", "restore"})
+#: What each launch notes, and is told once.
+_TOLD_ONCE = "space"
 _SUSPENDING = (
     "the tasks are asked to save and stop; Ctrl-C again stops them at once, at their last save",
     "the tasks are stopped at once",
@@ -28,6 +30,7 @@ class News:
         self._told = told
         self._suspends = 0
         self._heard: list[JournalRecord] = []
+        self._told_of: str | None = None
 
     def listen(self) -> None:
         """Hear what is read from now on."""
@@ -49,6 +52,11 @@ class News:
         label = _label(step, task)
         if record.kind is Kind.NOTED and fields["what"] in _TOLD:
             yield f"{label}: {fields['text']}"
+        if record.kind is Kind.NOTED and fields["what"] == _TOLD_ONCE:
+            who = f"{fields['task']} {fields['attempt']}"
+            if self._told_of is None or self._told_of == who:
+                self._told_of = who
+                yield f"{label}: {fields['text']}"
         if record.kind is Kind.OUTCOME and fields["state"] in (
             AttemptState.FAILED.value,
             AttemptState.LOST.value,

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from perdure.cli.display import LogDisplay, timestamps
 from perdure.cli.exits import TERMINATED, exit_code
+from perdure.cli.job_options import told_at_submit
 from perdure.cli.managed import Managed, listening, manage, resume_all, view_of
 from perdure.cli.news import News
 from perdure.cli.places import Places
@@ -75,6 +76,8 @@ def run_job(
             _told(f"job {submitted.document.job} keeps what it was submitted with of: {told}")
     elif submitted.before is not None:
         _told(f"job {submitted.before.job} of this line has ended; this is a new one")
+    if submitted.is_new and (told := told_at_submit(submitted.document.options)) is not None:
+        _told(told)
     view = view_of(store, submitted.document, job, engine)
     managed = Managed(places=where, store=store, view=view, engine=engine)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from perdure.cli.job_options import caller_environment, job_document, job_options
+from perdure.cli.job_options import caller_environment, job_document, job_options, told_at_submit
 from perdure.cli.places import places, where_options
 from perdure.cli.pointing import pointed
 
@@ -41,6 +41,8 @@ def submit(**given: Any) -> int:
     if given["as_json"]:
         click.echo(json.dumps({"job": found.job, "key": found.key, "new": submitted.is_new}))
         return 0
+    if (told := told_at_submit(found.options)) is not None and submitted.is_new:
+        click.echo(f"perdure: {told}", err=True)
     click.echo(found.job)
     click.echo(
         pointed(f"It goes on by itself on this host; after a reboot: perdure resume {found.job}"),

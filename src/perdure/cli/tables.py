@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 _PLAIN_WIDTH = 4000
 _BAR_WIDTH = 24
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _STYLES = {
     "SUCCEEDED": "green",
     "RUNNING": "cyan",
@@ -93,18 +92,6 @@ def bar(where: "Console", done: float, total: float) -> "RenderableType":
     from rich.progress_bar import ProgressBar
 
     return ProgressBar(total=1.0, completed=share, width=_BAR_WIDTH)
-
-
-def size(size_bytes: int) -> str:
-    """A size for people."""
-    if size_bytes < 1024:
-        return f"{size_bytes} B"
-    amount = float(size_bytes)
-    for unit in _UNITS:
-        amount /= 1024
-        if amount < 1024 or unit == _UNITS[-1]:
-            return f"{amount:.1f} {unit}"
-    raise AssertionError(size_bytes)
 
 
 def moment(text: str | None) -> str:

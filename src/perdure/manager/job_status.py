@@ -21,6 +21,7 @@ from perdure.manager.presence import read_manager
 from perdure.policy.outcome import By
 from perdure.policy.states import State, Status, StepInJob, job_status, step_status
 from perdure.policy.stops import Stop, StopKind
+from perdure.sizes import size_text
 from perdure.store import layout
 from perdure.store.driver import Driver
 from perdure.store.job_document import JobDocument
@@ -290,7 +291,8 @@ def _warnings(facts: JobFacts, now: Now) -> list[str]:
         if isinstance(local, int):
             task = names.get(str(heartbeat.get("task")), "the running task")
             left = heartbeat.get("local_left")
-            about = f"; {left} bytes are yet to be copied" if left else ""
+            left = left if isinstance(left, int) else 0
+            about = f"; {size_text(left)} are yet to be copied" if left else ""
             found.append(f"{task}: save {local} is local, not durable yet{about}")
         torn = heartbeat.get("torn")
         if isinstance(torn, int) and torn > 0:

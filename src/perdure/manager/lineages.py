@@ -19,7 +19,7 @@ from perdure.store.job_log import TaskRef
 from perdure.store.layout import JobId, StepKey, TaskKey
 from perdure.store.lineage import Lineage, Save
 from perdure.store.log import Log
-from perdure.store.manifest import Manifest
+from perdure.store.manifest import Manifest, with_digests
 from perdure.store.manifest_reading import decode_manifest
 from perdure.worker.job_records import LineageId
 
@@ -65,7 +65,8 @@ class StoredLineage(Struct, frozen=True, kw_only=True):
             CheckpointCorrupt, StoreDamaged: it is not what was written.
         """
         record = self.log.fetch(save.number)
-        return decode_manifest(record.header, record.payload, name=f"{self.label}@{save.number}")
+        name = f"{self.label}@{save.number}"
+        return with_digests(decode_manifest(record.header, record.payload, name=name), save.digests)
 
 
 def read_lineage(view: JobView, step: StepView, ref: TaskRef) -> StoredLineage:

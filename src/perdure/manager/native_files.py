@@ -59,6 +59,8 @@ def _left_out(manifest: Manifest) -> list[str]:
         shown = manifest.shown_path(entry)
         if entry.kept is Kept.INPUT:
             found.append(f"{shown} is an input: it was recorded, not saved")
+        elif entry.kept is Kept.ADOPTED:
+            found.append(f"{shown} is adopted: it lies where it is, and not in the store")
         elif entry.kept is Kept.RECORD:
             found.append(f"{shown} was recorded, not saved (files policy)")
         elif entry.type is EntryType.ABSENT:

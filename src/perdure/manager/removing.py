@@ -19,9 +19,12 @@ from perdure.errors import HomeBusy, PerdureError
 from perdure.journal.heartbeat import Stillness, read_counter
 from perdure.manager.presence import live_manager
 from perdure.store import layout
+from perdure.store.adopting import release
 from perdure.store.deleting import remove_job
 from perdure.store.driver import Driver
 from perdure.store.layout import JobId
+from perdure.store.manifest_reading import decode_manifest
+from perdure.store.record_format import decode_record
 from perdure.store.tiers import forget_job
 from perdure.worker.host import is_gone, is_of_here
 from perdure.worker.job_records import JobRecords
@@ -49,12 +52,14 @@ class Removal(Struct, frozen=True, kw_only=True):
     Attributes:
         heartbeat_seconds: of its launches.
         wait: wait until what runs has ended, or stands still for three intervals.
+        adopts: whether it adopted files: their second names go, the files stay.
     """
 
     job: JobId
     heartbeat_seconds: float
     rooms: Rooms
     wait: bool = False
+    adopts: bool = False
 
 
 def remove(driver: Driver, removal: Removal, clock: Clock, pause: Callable[[int], None]) -> int:
@@ -68,6 +73,8 @@ def remove(driver: Driver, removal: Removal, clock: Clock, pause: Callable[[int]
         if not removal.wait:
             raise busy
         time.sleep(_LOOK_SECONDS)
+    if removal.adopts:
+        release_adopted(driver, removal.job)
     removed = remove_job(driver, removal.job)
     if removal.rooms.local_store is not None:
         forget_job(removal.rooms.local_store, removal.job)
@@ -123,3 +130,19 @@ def _is_busy(job: JobId, who: str) -> HomeBusy:
         hint=f"Stop it first: perdure suspend {job}; or give --wait.",
         job=job,
     )
+
+
+def release_adopted(driver: Driver, job: JobId) -> None:
+    """Remove the second names of the job's adopted files on this host.
+
+    A checkpoint that cannot be read keeps them.
+    """
+    for key in driver.list(layout.lineages_prefix(job)):
+        log, _slash, _number = key.rpartition("/")
+        if not log.endswith("/log"):
+            continue
+        with suppress(PerdureError):
+            record = decode_record(driver.get(key), key=key)
+            if record.kind == "save":
+                manifest = decode_manifest(record.header, record.payload, name=key)
+                release(manifest, f"{log.removesuffix('/log')}/packs")

@@ -22,7 +22,7 @@ from perdure.store.manifest import BLOCK_BYTES
 THREADS = 2
 #: A block, and room to begin and end at pages.
 BUFFER_BYTES = BLOCK_BYTES + 2 * PAGE_BYTES
-_LOWEST_PRIORITY = 19
+LOWEST_PRIORITY = 19
 _T = TypeVar("_T")
 
 
@@ -83,7 +83,7 @@ class _Row:
         """Take item after item."""
         if in_background:
             with suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST_PRIORITY)
         try:
             while True:
                 with self._lock:

@@ -24,7 +24,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
 from fnmatch import fnmatchcase
 from operator import attrgetter
@@ -34,6 +34,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from perdure.errors import CheckpointTorn, PerdureError, SaveRefused, StoreDamaged
+from perdure.store.adopting import adopt, hold_name
 from perdure.store.block_threads import BlockThreads
 from perdure.store.clones import Clones
 from perdure.store.dataset_reading import DatasetReader, Reading, Version, Wanted
@@ -110,7 +111,8 @@ class CaptureSettings(Struct, frozen=True, kw_only=True):
     Attributes:
         attempt, launch: whose they are.
         append_globs: absolute paths of files that only ever grow.
-        records_outside: True: outside files are recorded, their bytes stay where they are.
+        outside: how much of outside files is taken.
+        lineage: by which the second names of adopted files are told apart.
         freeze_limit_seconds: no longer is a session frozen for one save.
         is_made_anew: whether a path in the session folder is the session's, not the task's.
         tick_ns: how long two versions of a file may carry one stamp; None: by its file system.
@@ -120,7 +122,8 @@ class CaptureSettings(Struct, frozen=True, kw_only=True):
     attempt: int
     launch: LaunchId
     append_globs: tuple[str, ...] = ()
-    records_outside: bool = False
+    outside: Kept = Kept.BYTES
+    lineage: str = ""
     freeze_limit_seconds: float = 60.0
     is_made_anew: Callable[[str], bool] = lambda _path: False
     tick_ns: int | None = None
@@ -168,6 +171,7 @@ class _Taken(Struct, frozen=True, kw_only=True):
     found: Found
     kept: Kept
     version: Version | None
+    hold: str = ""
 
 
 class Capture:
@@ -204,6 +208,7 @@ class Capture:
         self._reader = DatasetReader(writer, BlockThreads())
         self._clones = Clones(settings.clones)
         self._versions: dict[Place, Version] = {}
+        self._adopted_digests: dict[str, bytes] = {}
         self._torn_in_a_row = 0
         self._is_urgent = False
 
@@ -423,7 +428,7 @@ class Capture:
         if found.owner is Owner.INPUT:
             return Kept.INPUT
         is_outside = found.place.root.kind is RootKind.OUTSIDE
-        return Kept.RECORD if is_outside and self._settings.records_outside else Kept.BYTES
+        return self._settings.outside if is_outside else Kept.BYTES
 
     def _take_all(self, gathered: Gathered, frozen: Frozen) -> list[_Taken]:
         """Every file's version that it had when the line was read.
@@ -439,6 +444,9 @@ class Capture:
             files[found.place] = _Taken(found=found, kept=kept, version=known)
             if known is not None:
                 continue
+            if kept is Kept.ADOPTED:
+                files[found.place] = self._adopt(found, frozen)
+                continue
             if found.is_late and not self._grows(found.place):
                 raise torn(found.place)
             if kept is not Kept.RECORD or found.stamp.size <= _RECORDED_DIGEST_BYTES:
@@ -452,6 +460,27 @@ class Capture:
             files[one.place] = _Taken(found=before.found, kept=before.kept, version=version)
         self._read_twice([one for one in wanted if one.stamp.inode in frozen.mapped], files)
         return list(files.values())
+
+    def _adopt(self, found: Found, frozen: Frozen) -> _Taken:
+        """A file that stays where it is, made durable and held; its digest is known later.
+
+        Whether it is late is told by its mtime: our own links move its ctime.
+        """
+        line_ns = frozen.announcement.line_at_ns
+        is_late = line_ns < found.stamp.mtime_ns <= frozen.stamped_at_ns
+        name = hold_name(self._settings.lineage, found.place, found.stamp)
+        held = None if is_late else adopt(found.place, found.stamp, name)
+        if held is None:
+            raise torn(found.place)
+        digest = self._adopted_digests.get(name, b"")
+        version = Version(
+            stamp=found.stamp, mode=found.mode, blocks=(), digest=digest, is_kept=False
+        )
+        return _Taken(found=found, kept=Kept.ADOPTED, version=version, hold=held)
+
+    def learn(self, digests: Mapping[str, bytes]) -> None:
+        """Digests of adopted files, by their second names; for the capture thread."""
+        self._adopted_digests.update(digests)
 
     def _known(self, found: Found, kept: Kept, frozen: Frozen) -> Version | None:
         """The wanted version, if its bytes were taken before."""
@@ -597,6 +626,7 @@ def _entry(one: _Taken, root: int, packs: dict[PackId, int]) -> Entry:
         digest=version.digest if version else b"",
         blocks=blocks,
         kept=one.kept,
+        hold=one.hold,
     )
 
 

@@ -3,9 +3,17 @@
 Source: docs/store-format.md "Manifests"; docs/decisions/046.
 """
 
+import re
+
 from perdure.store.manifest import EntryType, Manifest, above
 
 PATH_LIMIT_BYTES = 4096
+_HOLD = re.compile(r"\.perdure-[0-9a-f]{32}")
+
+
+def is_hold_name(name: str) -> bool:
+    """Whether it can be the second name of an adopted file."""
+    return _HOLD.fullmatch(name) is not None
 
 
 def stays_inside(path: str, target: str) -> bool:

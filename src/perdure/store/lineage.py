@@ -7,7 +7,7 @@ Number 0 stands for the share: the claim of first attempts that lies outside of 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from perdure.store.layout import LaunchId
 from perdure.store.log import Entry
@@ -40,6 +40,7 @@ class Save(Struct, frozen=True, kw_only=True):
 
     Attributes:
         parent: the checkpoint that was the point when this one was saved.
+        digests: of adopted files that were read after it was committed, by entry.
         is_void: passed over by a claim or branch (a side branch), or added by nobody's right.
     """
 
@@ -50,6 +51,7 @@ class Save(Struct, frozen=True, kw_only=True):
     is_void: bool
     is_pruned: bool
     is_pinned: bool
+    digests: Mapping[int, bytes] = field(default_factory=dict)
 
     @property
     def content(self) -> str:
@@ -107,6 +109,7 @@ class _Fold:
         self.pins: set[int] = set()
         self.lost: set[int] = set()
         self.branches: list[Branch] = []
+        self.digests: dict[int, dict[int, bytes]] = {}
         self.owner: Claim | None = share
         self.point: int | None = None
 
@@ -163,6 +166,11 @@ class _Fold:
     def unpin(self, _number: int, header: Mapping[str, Any]) -> None:
         self.pins.discard(int(header["save"]))
 
+    def hashed(self, _number: int, header: Mapping[str, Any]) -> None:
+        found = self.digests.setdefault(int(header["save"]), {})
+        for index, digest in header.get("digests", {}).items():
+            found[int(index)] = bytes.fromhex(digest)
+
 
 def _ancestry(number: int | None, parents: Mapping[int, int | None]) -> tuple[int, ...]:
     """That save and those that it was saved on top of, newest first; ``parents`` has all saves."""
@@ -192,6 +200,7 @@ def fold_lineage(entries: Iterable[Entry], *, share: Claim | None) -> Lineage:
         "pin": fold.pin,
         "unpin": fold.unpin,
         "damaged": fold.damaged,
+        "hashed": fold.hashed,
     }
     last = 0
     for entry in entries:
@@ -211,6 +220,7 @@ def fold_lineage(entries: Iterable[Entry], *, share: Claim | None) -> Lineage:
                 is_void=number not in chain,
                 is_pruned=number in fold.pruned,
                 is_pinned=number in fold.pins,
+                digests=fold.digests.get(number, {}),
             )
             for number, header in fold.saves.items()
         ),

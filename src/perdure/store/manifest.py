@@ -7,7 +7,7 @@ bytes of a save's record and back.
 Source: docs/store-format.md "Manifests", "Content id"; decision 044 (how an entry is kept).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from functools import cached_property
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from blake3 import blake3
 from msgspec import Struct, to_builtins
 from msgspec.json import encode
+from msgspec.structs import replace
 
 from perdure.store.compression import Codec
 from perdure.store.layout import LaunchId, PackId
@@ -48,6 +49,8 @@ class Kept(Enum):
     INPUT = "i"
     #: what it was: the job's files policy leaves the bytes where they are
     RECORD = "r"
+    #: where it is: the program's own file, held by a second name
+    ADOPTED = "a"
 
 
 class RootKind(Enum):
@@ -118,6 +121,7 @@ class Entry(Struct, frozen=True, kw_only=True):
         target: of a link.
         blocks: of a file whose bytes are kept.
         kept: how much of a file the checkpoint has.
+        hold: of an adopted file, its second name in the same folder; "" where it has none.
     """
 
     root: int
@@ -130,6 +134,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     target: str = ""
     blocks: tuple[Block, ...] = ()
     kept: Kept = Kept.BYTES
+    hold: str = ""
 
 
 class Manifest(Struct, frozen=True, kw_only=True, dict=True):  # dict: its content id is kept
@@ -172,6 +177,19 @@ class Manifest(Struct, frozen=True, kw_only=True, dict=True):  # dict: its conte
         return self.roots[entry.root].shown(entry.path)
 
 
+def with_digests(manifest: Manifest, digests: Mapping[int, bytes]) -> Manifest:
+    """The manifest with digests of adopted files that were made after it was written."""
+    if not digests:
+        return manifest
+    entries = tuple(
+        replace(entry, digest=digests[index])
+        if index in digests and entry.kept is Kept.ADOPTED and not entry.digest
+        else entry
+        for index, entry in enumerate(manifest.entries)
+    )
+    return replace(manifest, entries=entries)
+
+
 def above(path: str) -> Iterator[str]:
     """The folders that a path lies in, below its root, the nearest first."""
     while "/" in path:
@@ -199,7 +217,8 @@ def content_id(
             continue
         size, content = None, None
         if entry.type is EntryType.FILE:
-            size, content = entry.size, entry.digest.hex()
+            # An adopted file that is not read yet is known by its version.
+            size, content = entry.size, entry.digest.hex() or entry.hold
         elif entry.type is EntryType.LINK:
             content = entry.target
         rows.append((paths[entry.root], entry.path, types[entry.type], size, content))

@@ -105,6 +105,7 @@ def _encode_entry(entry: Entry) -> Row:
                 h=entry.digest.hex(),
                 b=[_encode_block(block) for block in entry.blocks] if is_kept else UNSET,
                 k=UNSET if is_kept else entry.kept.value,
+                x=entry.hold or UNSET,
             )
         case EntryType.FOLDER:
             return Row(r=r, p=p, t=t, m=entry.mode, n=entry.mtime_ns)

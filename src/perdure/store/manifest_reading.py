@@ -17,7 +17,13 @@ from msgspec.json import Decoder
 
 from perdure.errors import CheckpointCorrupt, CheckpointError
 from perdure.store.compression import Codec, inflate
-from perdure.store.entry_paths import PATH_LIMIT_BYTES, contradiction_in, is_below, stays_inside
+from perdure.store.entry_paths import (
+    PATH_LIMIT_BYTES,
+    contradiction_in,
+    is_below,
+    is_hold_name,
+    stays_inside,
+)
 from perdure.store.layout import LaunchId, PackId, is_pack_id, is_ulid
 from perdure.store.manifest import (
     BLOCK_BYTES,
@@ -224,7 +230,15 @@ class _Reader:
             digest=digest,
             blocks=blocks,
             kept=kept,
+            hold=self._hold(row, kept),
         )
+
+    def _hold(self, row: Row, kept: Kept) -> str:
+        if row.x is UNSET:
+            return ""
+        if kept is not Kept.ADOPTED or not is_hold_name(row.x):
+            raise self._corrupt(f"the second name of {row.p!r} cannot be")
+        return row.x
 
     def _blocks(self, row: Row, size: int) -> tuple[Block, ...]:
         rows = row.b

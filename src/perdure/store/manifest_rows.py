@@ -37,6 +37,7 @@ class Row(Struct, kw_only=True):
     r: int
     s: int | UnsetType = UNSET
     t: str
+    x: str | UnsetType = UNSET
 
 
 class Body(Struct, kw_only=True):

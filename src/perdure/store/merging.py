@@ -83,7 +83,7 @@ class _Tree:
 
 
 def _content(entry: Entry) -> tuple[object, ...]:
-    return (entry.type, entry.size, entry.digest, entry.target)
+    return (entry.type, entry.size, entry.digest, entry.target, entry.hold)
 
 
 def _where(manifest: Manifest, entry: Entry) -> tuple[Root, str]:

@@ -21,6 +21,7 @@ from stat import S_ISDIR, S_ISLNK, S_ISREG
 from msgspec import Struct, field
 
 from perdure.errors import CheckpointConflict
+from perdure.store.adopting import hold_of, link_back
 from perdure.store.driver import Driver
 from perdure.store.manifest import NO_PACK, Entry, EntryType, Kept, Manifest, RootKind
 from perdure.store.outside_decision import (
@@ -44,6 +45,7 @@ from perdure.store.placing import (
     make_folder,
     put_in_place,
     put_link,
+    staged_name,
 )
 from perdure.store.posix_files import in_our_words
 from perdure.store.roots import Place, Roots, Stamp, look
@@ -112,6 +114,7 @@ class _Step(Struct, frozen=True, kw_only=True):
     Attributes:
         found: what was there when that was decided.
         top: what is renamed as a whole for it: nothing of that name was in the session folder.
+        held: the second name of an adopted file, which gets its own name back.
     """
 
     entry: Entry
@@ -119,6 +122,7 @@ class _Step(Struct, frozen=True, kw_only=True):
     action: Action
     found: Stamp | None = None
     top: FreshTop | None = None
+    held: Place | None = None
 
     @property
     def is_written(self) -> bool:
@@ -191,6 +195,9 @@ class _Restore:
             self._notes.append(f"{shown} lies outside of the session folder and was not restored")
             return
         place = self._request.roots.find(root, entry.path)
+        if entry.kept is Kept.ADOPTED:
+            self._decide_adopted(entry, place)
+            return
         if entry.kept is not Kept.BYTES or entry.type is EntryType.ABSENT:
             if place is not None:
                 self._compare(entry, place)
@@ -221,6 +228,40 @@ class _Restore:
                     self._steps.append(step)
             case _:
                 self._steps.append(step)
+
+    def _decide_adopted(self, entry: Entry, place: Place | None) -> None:
+        """A program's own file: it is there as it was, or its second name is, or it is lost."""
+        shown = self._manifest.shown_path(entry)
+        if place is None:
+            raise self._not_here(shown)
+        found = look(place)
+        if found is not None and self._is_adopted_version(entry, place, found):
+            return
+        held = hold_of(place, entry)
+        kept = look(held) if held is not None else None
+        if held is None or kept is None or not self._is_adopted_version(entry, held, kept):
+            raise damaged_file(
+                shown, "it was left where it was (--files adopt), and is not there as it was"
+            )
+        action = Action.CREATE if found is None else self._outside_action(entry, place, found)
+        if action is Action.CONFLICT:
+            self._conflicts.append(shown)
+        elif action is Action.KEEP:
+            self._notes.append(f"{shown} was kept as it is, not as it was saved")
+        else:
+            action = Action.CREATE if action is Action.CREATE else Action.REPLACE
+            stamp = None if found is None else Stamp.of(found)
+            self._steps.append(
+                _Step(entry=entry, place=place, action=action, found=stamp, held=held)
+            )
+
+    def _is_adopted_version(self, entry: Entry, place: Place, found: stat_result) -> bool:
+        """Whether what lies there is the adopted file, by its bytes where these are known."""
+        if not S_ISREG(found.st_mode) or found.st_size != entry.size:
+            return False
+        if not entry.digest:
+            return found.st_mtime_ns == entry.mtime_ns
+        return content_of(place, entry.size, self._request.sealing) == _content(entry)
 
     def _fresh_top(self, place: Place) -> FreshTop | None:
         """The first component of a session path, if nothing of that name is there."""
@@ -328,6 +369,9 @@ class _Restore:
         self, staging: Staging, step: _Step
     ) -> Iterator[tuple[StoredBlock, tuple[StagedFile, int]]]:
         """The blocks of one file that must be read."""
+        if step.held is not None:
+            link_back(step.held, staged_name(step.place))
+            return
         if step.top is None:
             self._make_parents(step.place)
             place = staged_beside(step.place)

@@ -34,6 +34,7 @@ class LaunchContext(Struct, frozen=True, kw_only=True):
         path_mapping: the library's rules.
         sealing: how the job's blocks are encrypted.
         tier: where packs are written first; None: to the store.
+        told: what is told once a launch.
         oom, watch: the cgroup's counter of kills; the watch of messages files.
     """
 
@@ -53,6 +54,7 @@ class LaunchContext(Struct, frozen=True, kw_only=True):
     path_mapping: Sequence[Any] = ()
     sealing: Sealing = PLAIN
     tier: LocalTier | None = None
+    told: set[str] = field(default_factory=set)
     oom: OomCounter = field(default_factory=OomCounter)
     watch: FolderWatch = field(default_factory=FolderWatch)
     _tokens: "count[int]" = field(default_factory=lambda: count(1))

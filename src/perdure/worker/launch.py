@@ -29,6 +29,7 @@ from perdure.store.job_log import LaunchIntent, TaskRef
 from perdure.store.layout import LaunchId, StepKey, TaskKey
 from perdure.store.lineage import SHARE, Claim, share_claim
 from perdure.store.log import Log
+from perdure.store.manifest import Kept
 from perdure.store.outside_decision import Window
 from perdure.template import TaskParameters
 from perdure.worker.attempt_record import AttemptOrder
@@ -59,6 +60,8 @@ from perdure.worker.task_store import TaskStore, TaskStorePlan
 from perdure.worker.ticker import Ticker, TickerParts, fold_wishes
 from perdure.worker.tree import Hold
 from perdure.worker.windows import windows
+
+_FILES = {"managed": Kept.BYTES, "shared": Kept.RECORD, "adopt": Kept.ADOPTED}
 
 
 class Wiring(Struct, frozen=True, kw_only=True):
@@ -278,9 +281,10 @@ class Launch:
                 windows=ran,
                 outside=self._outside,
                 append_globs=options.append,
-                records_outside=options.files == "shared",
+                files=_FILES[options.files],
                 choice=self._records.state.on_conflict or options.on_conflict,
                 keep_last=options.keep_last,
+                workers=options.workers,
                 sealing=context.sealing,
                 tier=context.tier,
             )

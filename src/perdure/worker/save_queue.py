@@ -14,6 +14,7 @@ from perdure.errors import PerdureError
 from perdure.protocol.attempt_messages import FilesDeclared, SaveAnnounced
 from perdure.protocol.dataset import Dataset
 from perdure.store.capture import CapturedSave, Frozen
+from perdure.worker.hashing import Digests
 
 
 class QueuedSave(Struct, frozen=True, kw_only=True):
@@ -66,7 +67,7 @@ class Drained(Struct, frozen=True, kw_only=True):
     is_overtaken: bool = False
 
 
-Work = Drained | QueuedSave | QueuedValues | tuple[FilesDeclared, ...]
+Work = Digests | Drained | QueuedSave | QueuedValues | tuple[FilesDeclared, ...]
 
 
 class SaveQueue:
@@ -83,6 +84,13 @@ class SaveQueue:
         self._was_tried_last = False
         self._drained: list[Drained] = []
         self._draining = 0
+        self._digests: list[Digests] = []
+
+    def put_digests(self, digests: Digests) -> None:
+        """Adopted files that were read."""
+        with self._wake:
+            self._digests.append(digests)
+            self._wake.notify()
 
     def begin_drain(self) -> None:
         """A save is on its way to the store: `put_drained` will follow."""
@@ -178,6 +186,8 @@ class SaveQueue:
         if self._values is not None:
             values, self._values = self._values, None
             return values
+        if self._digests:
+            return self._digests.pop(0)
         if self._is_finishing and not self._draining:
             owed, self._owed = self._owed, None
             if self._was_tried_last:

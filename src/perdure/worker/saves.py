@@ -50,6 +50,7 @@ from perdure.store.manifest import Manifest
 from perdure.store.manifest_format import encode_manifest
 from perdure.store.merging import changed, merge
 from perdure.worker.draining import Drainer, Draining
+from perdure.worker.hashing import Digests, Hasher
 from perdure.worker.save_facts import SaveFacts
 from perdure.worker.save_queue import DeclaredSet, Drained, QueuedSave, QueuedValues, SaveQueue
 
@@ -78,6 +79,8 @@ class Committing(Struct, frozen=True, kw_only=True):
         drainer: brings saves that are local to the store; None: there is one tier.
         in_flight: told the saves that were taken and have no record yet, so that no pack of theirs
             is pruned.
+        hasher: makes what reads adopted files, given where it puts their digests; or nothing.
+        put_digests: adds these to the log.
     """
 
     capture: Callable[[], Capture]
@@ -93,6 +96,8 @@ class Committing(Struct, frozen=True, kw_only=True):
     has_kept: bool = False
     drainer: Drainer | None = None
     in_flight: Callable[[tuple[Manifest, ...]], None] = lambda _manifests: None
+    hasher: Callable[[Callable[[Digests], None]], Hasher | None] = lambda _done: None
+    put_digests: Callable[[Digests], None] = lambda _digests: None
 
 
 class Saves:
@@ -113,6 +118,7 @@ class Saves:
         self._making = threading.Lock()
         self._made_capture: Capture | None = None
         self._is_urgent = False
+        self._hasher = committing.hasher(self._queue.put_digests)
         self._on_their_way: dict[int, Manifest] = {}
         self.facts = SaveFacts()
 
@@ -260,6 +266,8 @@ class Saves:
         try:
             while (work := self._queue.take()) is not None:
                 match work:
+                    case Digests():
+                        self._with.put_digests(work)
                     case Drained():
                         self._drained(work)
                     case QueuedSave():
@@ -277,6 +285,8 @@ class Saves:
                 self._capture.drop(frozen)
             if self._with.drainer is not None:
                 self._with.drainer.close()
+            if self._hasher is not None:
+                self._hasher.close()
 
     def _take_early(self, events: tuple[FilesDeclared, ...]) -> None:
         """Tell what was declared, and take its bytes while the task runs; a save takes the rest."""
@@ -463,6 +473,8 @@ class Saves:
             return None
         self.facts.point = sequence
         self._with.after_commit(sequence, manifest)
+        if self._hasher is not None:
+            self._hasher.put(sequence, manifest)
         return sequence
 
     def _put(self, manifest: Manifest, header: dict[str, object], payload: bytes) -> int | None:

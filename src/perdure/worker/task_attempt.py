@@ -148,6 +148,7 @@ class TaskAttempt:
         _clear(session.working_directory / _CHECKPOINTS)
         _clear(session.working_directory / CLONES)
         self._store.sweep()
+        self._store.retire_last(session.working_directory)
         if self._order.base is None:
             return Started(session=session, base=None, restored=None)
         try:
@@ -249,6 +250,8 @@ class TaskAttempt:
             has_kept=bool(self._order.kept),
             drainer=self._store.drainer(),
             in_flight=self._store.in_flight,
+            hasher=lambda done: self._store.hasher(session_dir, done),
+            put_digests=self._store.put_digests,
         )
 
     def _variables(self, session: OpenJdSession, resolved: ResolvedAction) -> AttemptVariables:
@@ -324,7 +327,17 @@ class TaskAttempt:
     def _committed(self, sequence: int, manifest: Manifest) -> None:
         self._store.remember(sequence, manifest)
         self._store.prune()
+        self._tell_forecast(manifest)
         self._after_commit(sequence)
+
+    def _tell_forecast(self, manifest: Manifest) -> None:
+        """Once a launch, after the first save of a task that began at its beginning."""
+        if "space" in self._context.told or self._order.base is not None:
+            return
+        self._context.told.add("space")
+        after = timedelta(seconds=self._context.clock.monotonic() - self._began)
+        for text in self._store.forecast(manifest, after, self._context.step.space.len or 1):
+            self._record.note("space", text)
 
     def _lost(self) -> None:
         """Another launch owns the lineage: end the task, add nothing."""

@@ -7,38 +7,41 @@ Source: design 3 (rule 3), 6, 7.
 """
 
 import math
-import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from msgspec import Struct, field
 
 from perdure.clock import Clock, from_text, to_ns
 from perdure.errors import PerdureError
+from perdure.policy.forecast import FirstSave, forecast, sentences
 from perdure.policy.retention import Retention, Stock, Stored, victims, victims_when_full
 from perdure.protocol.dataset import Dataset
 from perdure.store import layout
+from perdure.store.adopting import retire
 from perdure.store.capture import Capture, CaptureSettings
 from perdure.store.deleting import delete_pruned, packs_to_prune
 from perdure.store.driver import Driver
 from perdure.store.layout import JobId, LaunchId
 from perdure.store.lineage import SHARE, Claim, Lineage, Save, fold_lineage
 from perdure.store.log import Entry, Log, Refused
-from perdure.store.manifest import Manifest, RootKind
+from perdure.store.manifest import Kept, Manifest, RootKind, with_digests
 from perdure.store.manifest_reading import decode_manifest
 from perdure.store.outside_decision import Choice, Content, Window
 from perdure.store.ownership import Ownership, recorded_contents
 from perdure.store.pack_writing import PackWriter
 from perdure.store.packs import BlockIndex, listed_packs
 from perdure.store.restore import Restored, RestoreRequest, restore
+from perdure.store.room import free_bytes
 from perdure.store.roots import Roots
 from perdure.store.sealing import PLAIN, Sealing
 from perdure.store.tiers import LocalTier
 from perdure.worker.claiming import append_as_owner
 from perdure.worker.declared import DeclaredFile, Neighbours
 from perdure.worker.draining import Drainer
+from perdure.worker.hashing import Digests, Hasher
 from perdure.worker.job_records import LineageId
 
 #: No more often are other launches' lists read while a folder is walked.
@@ -79,9 +82,10 @@ class TaskStorePlan(Struct, frozen=True, kw_only=True):
     windows: tuple[Window, ...] = ()
     outside: tuple[Path, ...] = ()
     append_globs: tuple[str, ...] = ()
-    records_outside: bool = False
+    files: Kept = Kept.BYTES
     choice: str = "stop"
     keep_last: int = 3
+    workers: int = 1
     sealing: Sealing = PLAIN
     tier: LocalTier | None = None
 
@@ -95,6 +99,7 @@ class TaskStore(Struct):
     _lineage: Lineage | None = None
     _dirs: set[str] = field(default_factory=set)
     _in_flight: tuple[Manifest, ...] = ()
+    _session: Path | None = None
 
     @property
     def packs(self) -> str:
@@ -117,8 +122,12 @@ class TaskStore(Struct):
         """
         if number not in self._manifests:
             record = self.plan.log.fetch(number)
-            self._manifests[number] = decode_manifest(
-                record.header, record.payload, name=f"{self.plan.lineage.task}@{number}"
+            save = self.lineage().save(number)
+            self._manifests[number] = with_digests(
+                decode_manifest(
+                    record.header, record.payload, name=f"{self.plan.lineage.task}@{number}"
+                ),
+                save.digests if save is not None else {},
             )
         return self._manifests[number]
 
@@ -166,7 +175,8 @@ class TaskStore(Struct):
                 attempt=plan.claim.attempt,
                 launch=plan.launch,
                 append_globs=plan.append_globs,
-                records_outside=plan.records_outside,
+                outside=plan.files,
+                lineage=self.packs,
                 freeze_limit_seconds=surroundings.freeze_limit_seconds,
                 is_made_anew=surroundings.is_made_anew,
                 clones=surroundings.session_dir / CLONES,
@@ -274,15 +284,49 @@ class TaskStore(Struct):
                     continue
 
     def _delete(self, gone: tuple[int, ...]) -> None:
+        lineage = self.lineage()
+        self._retire(gone)
         for number in gone:
             self._manifests.pop(number, None)
-        lineage = self.lineage()
         delete_pruned(
             self.plan.driver,
             self.packs,
             pruned=[layout.PackId(pack) for pack in lineage.pruned_packs],
             living=[*self._living(lineage, ()), *self._in_flight],
         )
+
+    def _retire(self, gone: tuple[int, ...]) -> None:
+        """Remove what only these pruned checkpoints adopted."""
+        if self.plan.files is not Kept.ADOPTED or self._session is None:
+            return
+        with suppress(PerdureError):
+            retire(
+                Roots(self._session, self.plan.outside),
+                [self.manifest(number) for number in gone],
+                [*self._living(self.lineage(), ()), *self._in_flight],
+            )
+
+    def retire_last(self, session_dir: Path) -> None:
+        """What a launch had to remove that died behind its prune record; nothing else runs yet."""
+        self._session = session_dir
+        prunes = [e for e in self.plan.log.entries if e.kind == "prune"]
+        if prunes:
+            self._retire(tuple(prunes[-1].header.get("saves", ())))
+
+    def hasher(self, session_dir: Path, done: Callable[[Digests], None]) -> Hasher | None:
+        """What reads adopted files beside the task; None where none are adopted."""
+        if self.plan.files is not Kept.ADOPTED:
+            return None
+        return Hasher(Roots(session_dir, self.plan.outside), self.plan.sealing, done)
+
+    def put_digests(self, digests: Digests) -> None:
+        """Add digests of adopted files to the log, as the owner; for the capture thread."""
+        texts = {str(index): digest.hex() for index, digest in digests.by_entry.items()}
+        header = {"kind": "hashed", "save": digests.sequence, "digests": texts}
+        with suppress(PerdureError):
+            append_as_owner(self.plan.log, self.plan.claim.number, header, b"")
+        if self._capture is not None:
+            self._capture.learn(digests.by_hold)
 
     def _living(self, lineage: Lineage, gone: tuple[int, ...]) -> list[Manifest]:
         return [
@@ -311,14 +355,28 @@ class TaskStore(Struct):
         return victims(stock, now=self.plan.clock.now(), retention=retention)
 
     def _free_bytes(self) -> int | None:
+        """What may still be written to the store's folder; None where nobody can tell."""
         path = self.plan.driver.local_path(layout.FORMAT_KEY)
         if path is None:
             return None
         try:
-            found = os.statvfs(path)
+            return free_bytes(path.parent)
         except OSError:
             return None
-        return found.f_bavail * found.f_frsize
+
+    def forecast(self, manifest: Manifest, after: timedelta, task_count: int) -> list[str]:
+        """What a job's first checkpoint tells about those that come, in sentences."""
+        first = FirstSave(
+            size_bytes=manifest.size_bytes,
+            stored_bytes=manifest.new_bytes,
+            after=after,
+            kept=self.plan.keep_last,
+            tasks=task_count,
+            side_by_side=self.plan.workers,
+            free_bytes=self._free_bytes(),
+            is_adopted=self.plan.files is Kept.ADOPTED,
+        )
+        return sentences(first, forecast(first, self.plan.clock.now()))
 
     def _pruned_packs(self) -> frozenset[layout.PackId]:
         return frozenset(layout.PackId(pack) for pack in self.lineage().pruned_packs)

@@ -536,7 +536,7 @@ class TestOutside:
         (outside / "a").write_bytes(b"x" * 2000)
         (outside / "b").write_bytes(b"x" * 2001)
         (session / "c").write_bytes(b"x")
-        task = Task(session, (outside,), settings={"records_outside": True})
+        task = Task(session, (outside,), settings={"outside": Kept.RECORD})
         found = entries(task.manifest(outside / "a", outside / "b", session / "c"))
         assert [entry.kept for entry in found.values()] == [Kept.BYTES, Kept.RECORD, Kept.RECORD]
         assert found[str(outside / "a")].digest

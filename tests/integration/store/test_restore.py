@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from perdure.errors import CheckpointConflict, CheckpointCorrupt, OutOfSpace
 from perdure.store import staging
-from perdure.store.manifest import BLOCK_BYTES, Entry, EntryType, Manifest, Root, RootKind
+from perdure.store.manifest import BLOCK_BYTES, Entry, EntryType, Kept, Manifest, Root, RootKind
 from perdure.store.memory import MemoryDriver
 from perdure.store.outside_decision import Choice, Window
 from perdure.store.ownership import recorded_contents
@@ -313,7 +313,7 @@ class TestOutside:
 
     def test_a_recorded_file_is_compared(self, session, outside, fresh):
         (outside / "a").write_text("saved")
-        task, manifest = self.saved(session, outside, settings={"records_outside": True})
+        task, manifest = self.saved(session, outside, settings={"outside": Kept.RECORD})
         assert task.restore(manifest, fresh).notes == ()
         (outside / "a").write_text("x")
         assert "not kept in the store, has 1 bytes" in task.restore(manifest, fresh).notes[0]
