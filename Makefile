@@ -4,13 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check soak soak-kills soak-searches bench dist clean
+.PHONY: strace demo test check soak soak-kills soak-searches bench dist clean
 
 demo: $(STAMP)
 	$(BIN)/perdure demo
 
-test: $(STAMP)
+test: $(STAMP) strace
 	$(BIN)/python -m pytest -n 2 -m "not soak" $(TESTS)
+
+# For the kills at single system calls; where it cannot be had they are skipped, and counted so.
+strace:
+	@command -v strace >/dev/null || [ "$$(id -u)" != 0 ] || apt-get install -y -q strace >/dev/null 2>&1 || echo "strace is not installed and could not be: some tests will be skipped"
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -23,7 +27,7 @@ check: $(STAMP)
 soak: $(STAMP)
 	$(MAKE) -j2 soak-kills soak-searches
 
-soak-kills: $(STAMP)
+soak-kills: $(STAMP) strace
 	$(BIN)/python -m pytest -m soak -s -o faulthandler_timeout=0 tests/crash tests/end_to_end
 
 soak-searches: $(STAMP)

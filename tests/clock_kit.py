@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 class HandClock:
     """Its monotonic time is ``seconds``; its date never changes."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.seconds = 0.0
 
-    def monotonic(self):
+    def monotonic(self) -> float:
         return self.seconds
 
-    def now(self):
+    def now(self) -> datetime:
         return datetime(2026, 1, 1, tzinfo=UTC)

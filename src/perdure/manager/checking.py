@@ -7,6 +7,7 @@ Source: design 3 (rule 4); docs/store-format.md.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -18,7 +19,7 @@ from perdure.store.job_document import from_header
 from perdure.store.layout import JobId, LaunchId
 from perdure.store.manifest import Manifest
 from perdure.store.manifest_reading import decode_manifest
-from perdure.store.record_format import Record, decode_record
+from perdure.store.record_format import Record, decode_record, decode_record_of
 from perdure.store.verify import verify_checkpoint
 
 
@@ -53,9 +54,11 @@ def check_job(driver: Driver, job: JobId, checked: Checked) -> Iterator[Finding]
     for log, numbers in logs.items():
         yield from _missing(log, numbers)
         yield from _check_log(driver, log, numbers, checked)
+    fences = _fences(driver, logs.get(layout.job_log(job), []), job)
     for name in driver.children(layout.launches(job)):
         if layout.is_ulid(name):
-            yield from _check_journal(driver, job, LaunchId(name), checked)
+            launch = LaunchId(name)
+            yield from _check_journal(driver, job, launch, checked, fences.get(launch, 0))
 
 
 def _check_document(driver: Driver, job: JobId, checked: Checked) -> Iterator[Finding]:
@@ -135,8 +138,20 @@ def _manifest(driver: Driver, key: str) -> Manifest:
     return decode_manifest(record.header, record.payload, name=key)
 
 
+def _fences(driver: Driver, numbers: list[int], job: JobId) -> dict[LaunchId, int]:
+    """How much of a launch's journal counted when it was fenced, as far as the log can be read."""
+    fences: dict[LaunchId, int] = {}
+    for number in numbers:
+        key = layout.record_key(layout.job_log(job), number)
+        with suppress(PerdureError):
+            header = decode_record_of(driver.get(key), key=key).header
+            if header.get("kind") == "fence":
+                fences.setdefault(LaunchId(header["launch"]), int(header["offset"]))
+    return fences
+
+
 def _check_journal(
-    driver: Driver, job: JobId, launch: LaunchId, checked: Checked
+    driver: Driver, job: JobId, launch: LaunchId, checked: Checked, fence: int
 ) -> Iterator[Finding]:
     key = layout.journal(job, launch)
     account = LaunchAccount()
@@ -146,6 +161,12 @@ def _check_journal(
         yield Finding(key=key, kind="journal", reason=f"it cannot be read: {error}")
         return
     checked.journals += 1
+    if account.damaged_at is None and account.length < fence:
+        reason = f"it has {account.length} bytes; {fence} counted when its launch was fenced"
+        yield Finding(key=key, kind="journal", reason=reason)
+    own = (account.opened or {}).get("launch", launch)
+    if own != launch:
+        yield Finding(key=key, kind="journal", reason=f"it is the journal of the launch {own}")
     if account.damaged_at is not None:
         yield Finding(
             key=key,
@@ -161,7 +182,9 @@ def _read(driver: Driver, key: str, checked: Checked) -> Record | Finding:
         FormatTooNew: a later perdure wrote it: that is no damage.
     """
     try:
-        record = decode_record(driver.get(key), key=key)
+        is_in_log = "/log/" in key or "/shares/" in key
+        decode = decode_record_of if is_in_log else decode_record
+        record = decode(driver.get(key), key=key)
     except FormatTooNew:
         raise
     except KeyMissing:

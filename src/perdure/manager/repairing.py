@@ -3,7 +3,7 @@
 A damaged record makes its whole log unreadable, since nobody may guess what it said. Its bytes are
 copied into the home's ``damaged/``; then a record of the kind ``damaged`` takes its number, which
 everybody passes over (a number is never used twice, and none is skipped). What is lost with it: a
-save is one checkpoint less; a claim makes its saves a side branch.
+save is one checkpoint less; a claim is known again by its saves, but not what they were made on.
 
 Rules: only where nothing of the job runs, and only records whose loss harms no rule: a job's record
 and shares are told and left alone, as are journals (what stands before the damage counts) and packs

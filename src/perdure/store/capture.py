@@ -19,6 +19,7 @@ Crash behaviour: whatever was taken is invisible until the caller puts the recor
 Source: design decisions in docs/decisions/045 to 048.
 """
 
+import errno
 import math
 import os
 import threading
@@ -72,6 +73,9 @@ _NEVER_WRITTEN_BACK = frozenset({"tmpfs", "ramfs", "hugetlbfs", ""})
 
 # Packs are deleted by this lineage's owner only; more than once a save is somebody else's doing.
 _LOST_PACK_TRIES = 3
+
+# What a stat says of a path that leads to nothing.
+_NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 
 Freezer = Callable[[], AbstractContextManager[None]]
 
@@ -136,6 +140,7 @@ class Frozen(Struct, kw_only=True):
         mapped: inodes of files that the task may change through memory.
         guard: what holds the session still.
         stop_until: until when it may, by the monotonic clock.
+        unseen: why a named path could not be looked at; it may well be there.
     """
 
     announcement: Announcement
@@ -144,6 +149,7 @@ class Frozen(Struct, kw_only=True):
     mapped: frozenset[int] = frozenset()
     guard: ExitStack = field(default_factory=ExitStack)
     stop_until: float = math.inf
+    unseen: OSError | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -310,8 +316,12 @@ class Capture:
             # By the path as it is: what is read later is known by device and inode.
             try:
                 frozen.stamps[path] = Stamp.of(os.stat(path))  # noqa: PTH116 - half the time of Path
-            except (OSError, ValueError):
+            except ValueError:
                 frozen.stamps[path] = None
+            except OSError as error:
+                frozen.stamps[path] = None
+                if error.errno not in _NOT_THERE:
+                    frozen.unseen = error
         frozen.stamped_at_ns = self._wall_ns()
 
     def drop(self, frozen: Frozen) -> None:
@@ -344,6 +354,8 @@ class Capture:
 
     def _take(self, frozen: Frozen) -> CapturedSave:
         self.complete(frozen)
+        if frozen.unseen is not None:
+            raise frozen.unseen
         self._write_back(frozen)
         announcement = frozen.announcement
         line = Line(read_at_ns=announcement.line_at_ns, stamped_at_ns=frozen.stamped_at_ns)

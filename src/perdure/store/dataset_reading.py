@@ -222,15 +222,16 @@ class _Blocks:
         try:
             self._how.settle(fd)
             about = os.fstat(fd)
-            if one.clone is None and not _is_wanted(about, one):
-                os.close(fd)
-                return None
+            is_wanted = one.clone is not None or _is_wanted(about, one)
             codec = Codec.RAW
-            if one.is_kept:
+            if is_wanted and one.is_kept:
                 codec = codec_for_file(fd, one.stamp.size, self._writer.bytes_per_second)
         except BaseException:
             os.close(fd)
             raise
+        if not is_wanted:
+            os.close(fd)
+            return None
         file = _OpenFile(one, fd, about.st_mode, codec)
         self._open.add(file)
         return file

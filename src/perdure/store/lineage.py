@@ -107,6 +107,7 @@ class _Fold:
         self.pruned: set[int] = set()
         self.packs: set[str] = set()
         self.pins: set[int] = set()
+        self.lost: set[int] = set()
         self.branches: list[Branch] = []
         self.digests: dict[int, dict[int, bytes]] = {}
         self.owner: Claim | None = share
@@ -132,12 +133,28 @@ class _Fold:
         self.owner = None
         self.point = branch.base
 
+    def damaged(self, number: int, _header: Mapping[str, Any]) -> None:
+        self.lost.add(number)
+
     def save(self, number: int, header: Mapping[str, Any]) -> None:
+        if header["claim"] in self.lost:
+            self._recover_claim(header)
         self.saves[number] = header
         self.parents[number] = None
         if self.owner is not None and header["claim"] == self.owner.number:
             self.parents[number] = self.point
             self.point = number
+
+    def _recover_claim(self, header: Mapping[str, Any]) -> None:
+        """A claim whose record was damaged, as far as its first save tells.
+
+        Not its base: what its saves were made on top of is unknown, so that nothing is.
+        """
+        number = int(header["claim"])
+        self.lost.discard(number)
+        if self.owner is None or self.owner.number < number:
+            attempt, launch = header["attempt"], header["launch"]
+            self.claim(number, {"attempt": attempt, "launch": launch})
 
     def prune(self, _number: int, header: Mapping[str, Any]) -> None:
         self.pruned.update(header.get("saves", ()))
@@ -182,6 +199,7 @@ def fold_lineage(entries: Iterable[Entry], *, share: Claim | None) -> Lineage:
         "prune": fold.prune,
         "pin": fold.pin,
         "unpin": fold.unpin,
+        "damaged": fold.damaged,
         "hashed": fold.hashed,
     }
     last = 0

@@ -23,7 +23,7 @@ from perdure.clock import Clock, to_text
 from perdure.errors import OutOfSpace, StoreUnavailable
 from perdure.store.driver import Driver, KeyMissing, PutUncertain
 from perdure.store.layout import record_key
-from perdure.store.record_format import Record, decode_record, encode_record
+from perdure.store.record_format import Record, decode_record_of, encode_record
 
 #: How often a refused number is looked for before the store is said not to answer: a store that
 #: refuses a put shows the object soon (network file systems cache what is not there for a minute).
@@ -95,7 +95,7 @@ class Log:
             KeyMissing: there is no such record.
         """
         key = self.key(number)
-        return decode_record(self._driver.get(key), key=key)
+        return decode_record_of(self._driver.get(key), key=key)
 
     def append(self, header: Mapping[str, Any], payload: bytes = b"") -> Entry | Refused:
         """Put a record at one past the last number read; blocks until the outcome is known.
@@ -105,7 +105,12 @@ class Log:
         """
         number = self.last + 1
         identity = secrets.token_hex(16)
-        described = {**header, "id": identity, "at": to_text(self._clock.now())}
+        described = {
+            **header,
+            "id": identity,
+            "at": to_text(self._clock.now()),
+            "key": self.key(number),
+        }
         if self._put(number, encode_record(described, payload)):
             entry = Entry(number=number, header=described)
             self.entries.append(entry)
@@ -158,7 +163,7 @@ class Log:
                 if data is None:
                     return
                 number += 1
-                yield Entry(number=number, header=decode_record(data, key=key).header)
+                yield Entry(number=number, header=decode_record_of(data, key=key).header)
             at_once = min(2 * at_once, self._driver.gets_at_once)
 
     def _read_one(self, number: int) -> Entry | None:
@@ -168,4 +173,4 @@ class Log:
             data = self._driver.get(key)
         except KeyMissing:
             return None
-        return Entry(number=number, header=decode_record(data, key=key).header)
+        return Entry(number=number, header=decode_record_of(data, key=key).header)

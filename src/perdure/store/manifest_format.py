@@ -74,7 +74,7 @@ def encode_manifest(manifest: Manifest) -> tuple[dict[str, Any], bytes]:
         "body": {"codec": "zstd", "size": len(body)},
     }
     if manifest.key_id:
-        header["key"] = manifest.key_id
+        header["key_id"] = manifest.key_id
     if manifest.state is not None:
         header["state"] = manifest.state
     if manifest.file is not None:

@@ -164,7 +164,7 @@ class _Reader:
     def _key_id(self, header: Mapping[str, Any]) -> str:
         if not self._is_keyed:
             return ""
-        key_id = self._text(header, "key", 64)
+        key_id = self._text(header, "key_id", 64)
         self._check(bool(key_id), "its key")
         return key_id
 

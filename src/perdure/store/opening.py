@@ -169,12 +169,13 @@ def _file_url_path(url: str) -> Path:
 def _folder_driver(path: Path, *, write: bool, create: bool, share: bool) -> PosixDriver:
     """The driver of a folder that is there, or is made now."""
     root = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links; people see this path
-    if create and not root.exists():
-        _make_root(root, GROUP if share else PRIVATE)
-    try:
-        found = root.stat()
-    except OSError as error:
-        raise _no_store(str(path)) from error
+    with in_our_words("look at", root):
+        if create and not root.exists():
+            _make_root(root, GROUP if share else PRIVATE)
+        try:
+            found = root.stat()
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise _no_store(str(path)) from error
     if not stat.S_ISDIR(found.st_mode):
         raise HomeError(f"{root} is no folder", hint="Use --store with the path of a folder.")
     is_shared = bool(found.st_mode & stat.S_ISGID) and bool(found.st_mode & stat.S_IWGRP)

@@ -68,7 +68,11 @@ class _Journal:
             make_folders(path.parent, access)
             self._fd = create_file(path, access)
             self._is_named_durably = False
-        self._size = os.fstat(self._fd).st_size
+        try:
+            self._size = os.fstat(self._fd).st_size
+        except OSError:
+            os.close(self._fd)
+            raise
         self._room_end = self._size
         self._keeps_room = True
         # What is not known to be durable: a sync that failed may have lost it, so that the next
@@ -125,7 +129,8 @@ class _Journal:
         with suppress(OSError):
             if os.fstat(self._fd).st_size == self._size:
                 os.ftruncate(self._fd, self._size)
-        os.close(self._fd)
+        with suppress(OSError):  # what somebody relies on was synced
+            os.close(self._fd)
 
 
 class PosixDriver:

@@ -27,6 +27,11 @@ _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE: room behind the end, which stays where it
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FORBIDDEN = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 _AWAY = frozenset({errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN})
+_TOO_MANY = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+# What is there, or is not: for the caller to decide about.
+_ANSWERS = frozenset(
+    {errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY, errno.ELOOP}
+)
 #: What `link()` says on a file system that has no hard links.
 NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
@@ -81,6 +86,8 @@ def ours_for(error: OSError, doing: str, path: Path) -> Exception:
 
 def translated(error: OSError, doing: str, path: Path | str) -> PerdureError | None:
     """The error of ours that says what ``error`` means for the store; None if it is an answer."""
+    if error.errno in _ANSWERS:
+        return None
     why = f"cannot {doing} {path}: {os.strerror(error.errno or 0)}"
     if error.errno in _FULL:
         return OutOfSpace(
@@ -102,7 +109,12 @@ def translated(error: OSError, doing: str, path: Path | str) -> PerdureError | N
         return StoreUnavailable(
             why, hint="The file system does not answer; it is tried again.", path=str(path)
         )
-    return None
+    if error.errno in _TOO_MANY:
+        return StoreUnavailable(
+            why, hint="This host has no room for one more: see `ulimit -n`.", path=str(path)
+        )
+    # Whatever else a kernel may say: nobody above this module knows what to do about it.
+    return StoreUnavailable(why, hint="It is tried again; see the system's log.", path=str(path))
 
 
 def whose(path: Path) -> str:

@@ -140,10 +140,11 @@ class PosixUpload:
             self._write_pages(aligned_copy(data), start)
 
     def _write_pages(self, pages: memoryview, start: int) -> None:
+        was_direct = self._is_direct  # another thread may find out at the same time
         try:
             write_all(self._fd, pages, start)
         except OSError as error:
-            if error.errno != errno.EINVAL or not self._is_direct:
+            if error.errno != errno.EINVAL or not was_direct:
                 raise
             self._use_cache()
             write_all(self._fd, pages, start)
@@ -195,8 +196,10 @@ class PosixUpload:
     def abort(self) -> None:
         """Remove the temporary name."""
         if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+            # Whatever close(2) says, the descriptor is gone, and what counts was synced before.
+            fd, self._fd = self._fd, -1
+            with suppress(OSError):
+                os.close(fd)
             with suppress(OSError):
                 self._temporary.unlink()
 
@@ -230,9 +233,12 @@ def _link(temporary: Path, path: Path, fd: int) -> bool:
         os.link(temporary, path)
     except FileExistsError:
         # A link that was done before its reply was lost looks like this too.
-        with suppress(FileNotFoundError):
+        try:
             return os.path.samestat(path.stat(), os.fstat(fd))
-        return False
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise PutUncertain(str(path)) from error
     except FileNotFoundError as error:
         raise StoreUnavailable(
             f"somebody removed what was being written for {path}",

@@ -83,12 +83,30 @@ def decode_record(data: bytes, *, key: str) -> Record:
     return Record(header=header, payload=payload)
 
 
+def decode_record_of(data: bytes, *, key: str) -> Record:
+    """The record in ``data``, which must have been written to be at ``key``.
+
+    Records of a log say where they belong: two that were swapped are right, each by itself. Those
+    of the first perdures, and those that stand in for a damaged one, do not say it.
+
+    Raises:
+        FormatTooNew, StoreDamaged: as `decode_record`.
+    """
+    record = decode_record(data, key=key)
+    own = record.header.get("key", key)
+    if own != key:
+        raise _damaged(key, f"what stands there was written as {own}")
+    return record
+
+
 def _check_first_line(data: bytes, key: str) -> None:
     """Refuse what is no record, or one of a later format."""
     end = data.find(b"\n", 0, len(_MAGIC) + 12)
     number = data[len(_MAGIC) : end]
     if not data.startswith(_MAGIC) or end < 0 or not number.isdigit():
         raise _damaged(key, "it does not begin like a record")
+    if int(number) > FORMAT and _is_ours_but_for_its_number(data, end):
+        raise _damaged(key, "its format's number is not what was written")
     if int(number) > FORMAT:
         raise FormatTooNew(
             f"{key} is written in format {int(number)}; this perdure reads up to {FORMAT}",
@@ -96,6 +114,13 @@ def _check_first_line(data: bytes, key: str) -> None:
             key=key,
             format=int(number),
         )
+
+
+def _is_ours_but_for_its_number(data: bytes, end: int) -> bool:
+    """Whether the digest fits a format that we know: then the number is what was damaged."""
+    rest, trailer = data[end:-_TRAILER_BYTES], data[-_TRAILER_BYTES:]
+    digests = (blake3(b"%s%d%s" % (_MAGIC, n, rest)).hexdigest() for n in range(1, FORMAT + 1))
+    return any(trailer == b"\n%s\n" % digest.encode("ascii") for digest in digests)
 
 
 def _parse_header(line: bytes, key: str) -> dict[str, Any]:

@@ -47,6 +47,7 @@ from perdure.store.placing import (
     put_link,
     staged_name,
 )
+from perdure.store.posix_files import in_our_words
 from perdure.store.roots import Place, Roots, Stamp, look
 from perdure.store.sealing import PLAIN, Sealing, check_key
 from perdure.store.staging import FreshTop, StagedFile, Staging, drop_fresh, staged_beside
@@ -137,9 +138,11 @@ def restore(request: RestoreRequest) -> Restored:
         CheckpointCorrupt: saved bytes are damaged; nothing was changed.
         CheckpointConflict: outside files are in the way; nothing was changed.
         CheckpointError: it is encrypted with another key.
-        OutOfSpace: and the like: it does not fit; nothing was changed.
+        OutOfSpace: and the like: it does not fit; nothing was changed, unless the error came while
+            files got their names. The restore may be done again in any case.
     """
-    return _Restore(request).run()
+    with in_our_words("restore into", request.roots.session):
+        return _Restore(request).run()
 
 
 class _Restore:

@@ -272,7 +272,12 @@ def open_regular_fd(place: Place, folders: OpenFolders | None = None) -> int:
         if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
             raise not_regular(place)
         fd = os.open(name, _READ_FLAGS, dir_fd=folder)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
+    try:
+        is_regular = stat.S_ISREG(os.fstat(fd).st_mode)
+    except BaseException:
+        os.close(fd)
+        raise
+    if not is_regular:
         os.close(fd)
         raise not_regular(place)
     return fd

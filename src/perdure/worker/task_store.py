@@ -355,9 +355,14 @@ class TaskStore(Struct):
         return victims(stock, now=self.plan.clock.now(), retention=retention)
 
     def _free_bytes(self) -> int | None:
-        """What may still be written to the store's folder; None for other stores."""
+        """What may still be written to the store's folder; None where nobody can tell."""
         path = self.plan.driver.local_path(layout.FORMAT_KEY)
-        return None if path is None else free_bytes(path.parent)
+        if path is None:
+            return None
+        try:
+            return free_bytes(path.parent)
+        except OSError:
+            return None
 
     def forecast(self, manifest: Manifest, after: timedelta, task_count: int) -> list[str]:
         """What a job's first checkpoint tells about those that come, in sentences."""

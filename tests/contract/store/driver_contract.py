@@ -1,14 +1,28 @@
-"""What every driver of a store must do; run against ours, and broken ones, which must fail."""
+"""What every driver of a store must do; run against ours, and broken ones, which must fail.
+
+Two kinds of checks: those that anybody can see (`CHECKS`, of a driver), and those of a store in a
+folder that show only when the power fails (`DURABLE_CHECKS`, of a kind of driver and an empty
+folder), looked for in all states that the disk may be in then (`support.power_failure`).
+"""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from perdure.store.driver import Driver, KeyMissing
+from support.power_failure import State, states
+from support.recorded_disk import Recorder, laid_out
+from support.system_calls import watched
 
 Check = Callable[[Driver], None]
 CHECKS: dict[str, Check] = {}
+Kind = Callable[[Path], Driver]
+DurableCheck = Callable[[Kind, Path], None]
+DURABLE_CHECKS: dict[str, DurableCheck] = {}
+
+_STATES_EACH = 12
 
 
 def check(function: Check) -> Check:
@@ -17,12 +31,27 @@ def check(function: Check) -> Check:
     return function
 
 
+def durable_check(function: DurableCheck) -> DurableCheck:
+    """Add ``function`` to what must hold when the power fails."""
+    DURABLE_CHECKS[function.__name__] = function
+    return function
+
+
 @check
 def a_put_object_is_read_whole(driver: Driver) -> None:
-    data = bytes(range(256)) * 1000
+    data = bytes(range(256)) * 1000 + b"end"
     assert driver.put_if_absent("jobs/a/job", data) is True
     assert driver.get("jobs/a/job") == data
     assert driver.head("jobs/a/job") == len(data)
+
+
+@check
+def every_object_that_was_put_is_there(driver: Driver) -> None:
+    keys = [f"log/{number:010d}" for number in range(1, 11)]
+    for key in keys:
+        assert driver.put_if_absent(key, key.encode()) is True
+    assert list(driver.list("log")) == keys
+    assert [driver.get(key) for key in keys] == [key.encode() for key in keys]
 
 
 @check
@@ -35,7 +64,7 @@ def an_empty_object_is_one(driver: Driver) -> None:
 
 @check
 def pieces_make_one_object(driver: Driver) -> None:
-    assert driver.put_if_absent("a", iter([b"one", bytearray(b"two"), memoryview(b"three")]))
+    assert driver.put_if_absent("a", [b"one", bytearray(b"two"), memoryview(b"three")])
     assert driver.get("a") == b"onetwothree"
 
 
@@ -43,6 +72,7 @@ def pieces_make_one_object(driver: Driver) -> None:
 def a_second_put_if_absent_is_refused_and_changes_nothing(driver: Driver) -> None:
     assert driver.put_if_absent("a", b"first") is True
     assert driver.put_if_absent("a", b"second") is False
+    assert driver.get("a") == b"first"
     assert driver.put_if_absent("a", b"first") is False
     assert driver.get("a") == b"first"
 
@@ -53,7 +83,12 @@ def of_many_writers_exactly_one_creates(driver: Driver) -> None:
         start = threading.Barrier(4)
         created: list[bytes] = []
 
-        def write(me: bytes, key: str, start=start, created=created) -> None:
+        def write(
+            me: bytes,
+            key: str,
+            start: threading.Barrier = start,
+            created: list[bytes] = created,
+        ) -> None:
             start.wait(timeout=30)
             if driver.put_if_absent(key, me):
                 created.append(me)
@@ -70,8 +105,10 @@ def of_many_writers_exactly_one_creates(driver: Driver) -> None:
 @check
 def a_put_replaces(driver: Driver) -> None:
     driver.put("a", b"long before")
+    assert driver.get("a") == b"long before"
     driver.put("a", b"now")
     assert driver.get("a") == b"now"
+    assert driver.head("a") == 3
 
 
 @check
@@ -263,3 +300,107 @@ def names_that_are_no_keys_are_refused(driver: Driver) -> None:
             driver.get(key)
     with pytest.raises(ValueError, match="no key"):
         driver.put("a" * 201, b"")
+
+
+def states_of(kind: Kind, folder: Path, act: Callable[[Driver, Recorder], None]) -> Iterator[State]:
+    """Every state after a power failure while ``act`` does something with a driver."""
+    disk = folder / "disk"
+    disk.mkdir()
+    recorder = Recorder(disk)
+    driver = kind(disk)
+    with watched(recorder, disk):
+        act(driver, recorder)
+        driver.close()
+    recorder.expect_complete()
+    for _length, state in states(recorder.history, each=_STATES_EACH, seed=1):
+        yield state
+
+
+def objects(kind: Kind, folder: Path, state: State) -> dict[str, bytes]:
+    """What a driver shows of such a state."""
+    laid_out(state, folder / "after")
+    driver = kind(folder / "after")
+    found = {key: driver.get(key) for key in driver.list("")}
+    driver.close()
+    return found
+
+
+@durable_check
+def what_was_created_survives(kind: Kind, folder: Path) -> None:
+    data = {f"log/{number}": bytes([number]) * 3000 for number in (1, 2, 3)}
+
+    def act(driver: Driver, recorder: Recorder) -> None:
+        for number in (1, 2, 3):
+            assert driver.put_if_absent(f"log/{number}", data[f"log/{number}"])
+            recorder.said("created", number)
+
+    for state in states_of(kind, folder, act):
+        found = objects(kind, folder, state)
+        assert all(found[key] == data[key] for key in found), "an object is there in part"
+        assert len(found) >= state.said.get("created", 0), "an object that was created is gone"
+
+
+@durable_check
+def what_was_uploaded_survives(kind: Kind, folder: Path) -> None:
+    pieces = [b"a" * 4096, b"b" * 70_000, b"c" * 10]
+
+    def act(driver: Driver, recorder: Recorder) -> None:
+        upload = driver.upload("packs/one")
+        for piece in pieces:
+            upload.write(piece)
+        assert upload.commit()
+        recorder.said("created", 1)
+
+    for state in states_of(kind, folder, act):
+        found = objects(kind, folder, state)
+        assert found.get("packs/one", b"".join(pieces)) == b"".join(pieces)
+        assert len(found) >= state.said.get("created", 0)
+
+
+@durable_check
+def what_was_replaced_is_the_old_or_the_new_object(kind: Kind, folder: Path) -> None:
+    versions = [bytes([number]) * 2000 for number in range(4)]
+
+    def act(driver: Driver, recorder: Recorder) -> None:
+        for number, data in enumerate(versions):
+            driver.put("heart/beat", data)
+            recorder.said("put", number)
+
+    for state in states_of(kind, folder, act):
+        found = objects(kind, folder, state).get("heart/beat")
+        if "put" in state.said:
+            assert found in versions[state.said["put"] :], "it is neither"
+        assert found is None or found in versions
+
+
+@durable_check
+def what_was_deleted_after_a_put_is_not_gone_before_it(kind: Kind, folder: Path) -> None:
+    def act(driver: Driver, _recorder: Recorder) -> None:
+        assert driver.put_if_absent("packs/one", b"x" * 1000)
+        assert driver.put_if_absent("log/1", b"prune")
+        driver.delete("packs/one")
+        assert driver.put_if_absent("log/2", b"next")
+
+    seen: set[frozenset[str]] = set()
+    for state in states_of(kind, folder, act):
+        found = objects(kind, folder, state)
+        seen.add(frozenset(found))
+        assert "log/2" not in found or "log/1" in found
+        assert "log/1" in found or "packs/one" in found or not found
+    assert frozenset({"log/1", "log/2"}) in seen
+
+
+@durable_check
+def what_was_synced_of_a_journal_survives(kind: Kind, folder: Path) -> None:
+    lines = [b"line %d\n" % number * 100 for number in range(4)]
+
+    def act(driver: Driver, recorder: Recorder) -> None:
+        for number, line in enumerate(lines, start=1):
+            driver.append("launches/a/journal", line)
+            if number != 3:
+                driver.sync("launches/a/journal")
+                recorder.said("synced", number)
+
+    for state in states_of(kind, folder, act):
+        found = objects(kind, folder, state).get("launches/a/journal", b"")
+        assert found.startswith(b"".join(lines[: state.said.get("synced", 0)]))

@@ -4,16 +4,27 @@ from collections.abc import Iterator
 import pytest
 from obstore.store import MemoryStore
 
-from contract.store.driver_contract import CHECKS
-from perdure.store.driver import Data, Driver
+from contract.store.driver_contract import CHECKS, DURABLE_CHECKS
+from perdure.store.driver import Driver
 from perdure.store.memory import MemoryDriver
 from perdure.store.object_clients import Clients, ObjectPlace, parse_place
 from perdure.store.objects import ObjectDriver
 from perdure.store.posix import PosixDriver
 from perdure.store.posix_files import GROUP
+from support import broken_drivers
+from support.broken_drivers import StepByStep
+from support.meta_contract import BROKEN, BROKEN_IN_A_FOLDER, failed_checks, failed_durable_checks
 from support.object_store import BUCKET, environment_for, s3_in_this_process
 
-KINDS = ["posix", "posix for a group", "memory", "memory without append", "s3", "obstore's memory"]
+KINDS = [
+    "posix",
+    "posix for a group",
+    "plain",
+    "memory",
+    "memory without append",
+    "s3",
+    "obstore's memory",
+]
 prefixes = itertools.count()
 
 
@@ -44,6 +55,8 @@ def driver(request, tmp_path) -> Iterator[Driver]:
             made: Driver = PosixDriver(tmp_path)
         case "posix for a group":
             made = PosixDriver(tmp_path, access=GROUP)
+        case "plain":
+            made = StepByStep(tmp_path)
         case "memory":
             made = MemoryDriver()
         case "s3":
@@ -61,62 +74,45 @@ def test_driver_keeps(name, driver):
     CHECKS[name](driver)
 
 
-class Overwrites(MemoryDriver):
-    """The second put wins."""
-
-    def put_if_absent(self, key: str, data: Data) -> bool:
-        is_new = self.head(key) is None
-        self.put(key, data)
-        return is_new
+@pytest.mark.parametrize("kind", [PosixDriver, StepByStep])
+@pytest.mark.parametrize("name", DURABLE_CHECKS)
+def test_driver_keeps_without_power(name, kind, tmp_path):
+    DURABLE_CHECKS[name](kind, tmp_path)
 
 
-class SaysCreatedTwice(MemoryDriver):
-    """Nothing is overwritten, but everybody is told that it was theirs."""
-
-    def put_if_absent(self, key: str, data: Data) -> bool:
-        super().put_if_absent(key, data)
-        return True
+@pytest.mark.parametrize(("broken", "intended"), BROKEN.items())
+def test_a_broken_driver_fails_where_it_is_meant_to(broken, intended):
+    failed = failed_checks(broken)
+    assert intended in failed, f"{broken.__name__} failed {failed} and passes {intended}"
 
 
-class ListsUnsorted(MemoryDriver):
-    """As a file system lists."""
-
-    def list(self, prefix: str) -> Iterator[str]:
-        return iter(sorted(super().list(prefix), key=lambda key: key[::-1], reverse=True))
-
-
-class ReadsShort(MemoryDriver):
-    """A range is one byte short."""
-
-    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        data = super().get(key, start, length)
-        return data if length is None else data[: length - 1]
+@pytest.mark.parametrize(("broken", "intended"), BROKEN_IN_A_FOLDER.items())
+def test_a_driver_that_is_broken_without_power_fails_too(broken, intended, tmp_path):
+    failed = failed_durable_checks(broken, tmp_path)
+    assert intended in failed, f"{broken.__name__} failed {failed} and passes {intended}"
 
 
-class ListsByText(MemoryDriver):
-    """A prefix that is compared as text: "a" finds "ab"."""
-
-    def list(self, prefix: str) -> Iterator[str]:
-        return iter(sorted(key for key in super().list("") if key.startswith(prefix)))
-
-
-class ShowsUploads(MemoryDriver):
-    """Uploads are written under their own name."""
-
-    def upload(self, key: str):
-        self.put(key, b"")
-        return super().upload(key)
+def test_every_check_fails_for_some_broken_driver():
+    """A check that nothing fails shows nothing."""
+    found = {name for broken in BROKEN for name in failed_checks(broken)}
+    assert set(CHECKS) - found == set()
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [Overwrites, SaysCreatedTwice, ListsUnsorted, ReadsShort, ListsByText, ShowsUploads],
-)
-def test_a_broken_driver_does_not_pass(broken):
-    failed = []
-    for name, check in CHECKS.items():
-        try:
-            check(broken())
-        except (AssertionError, pytest.fail.Exception):
-            failed.append(name)
-    assert failed
+def test_every_durable_check_fails_for_some_broken_driver(tmp_path):
+    found = {
+        name
+        for broken in BROKEN_IN_A_FOLDER
+        for name in failed_durable_checks(broken, tmp_path / broken.__name__)
+    }
+    assert set(DURABLE_CHECKS) - found == set()
+
+
+def test_every_broken_driver_is_tried():
+    kinds = {
+        kind
+        for kind in vars(broken_drivers).values()
+        if isinstance(kind, type) and issubclass(kind, MemoryDriver | PosixDriver)
+    }
+    only_with_faults = {broken_drivers.WritesOnce, broken_drivers.CallsFailedSyncsSuccesses}
+    whole = {MemoryDriver, PosixDriver, StepByStep}
+    assert kinds - whole - only_with_faults == {*BROKEN, *BROKEN_IN_A_FOLDER}

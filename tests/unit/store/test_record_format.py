@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
 
 from perdure.errors import FormatTooNew, StoreDamaged
 from perdure.store.record_format import canonical_json, decode_record, encode_record
@@ -56,6 +57,8 @@ def test_every_cut_and_every_addition_is_found():
 
 def test_a_later_format_is_refused_with_its_number():
     data = encode_record({"kind": "pin"}).replace(b"record 1\n", b"record 2\n", 1)
+    body = data[:-66]
+    data = b"%s\n%s\n" % (body, blake3(body).hexdigest().encode())
     with pytest.raises(FormatTooNew, match=r"some/key is written in format 2; .* up to 1"):
         decode_record(data, key="some/key")
 
@@ -92,3 +95,10 @@ def test_equal_values_have_equal_bytes():
     for value in (float("nan"), float("inf"), "\ud800"):
         with pytest.raises(ValueError):
             canonical_json(value)
+
+
+def test_a_damaged_number_of_the_format_is_no_later_format():
+    data = encode_record({"kind": "x", "id": "", "at": ""}, b"payload")
+    flipped = data.replace(b"perdure-record 1", b"perdure-record 3", 1)
+    with pytest.raises(StoreDamaged, match="format's number"):
+        decode_record(flipped, key="a")
