@@ -436,30 +436,30 @@ class Capture:
         Raises:
             CheckpointTorn: nobody has the bytes of one of them any more.
         """
-        files: dict[Place, _Taken] = {}
+        taken: list[_Taken] = []
         wanted: list[Wanted] = []
-        for found in gathered.files.values():
+        for number, found in enumerate(gathered.files.values()):
             kept = self._kept(found)
             known = self._known(found, kept, frozen)
-            files[found.place] = _Taken(found=found, kept=kept, version=known)
-            if known is not None:
+            if known is None and kept is Kept.ADOPTED:
+                taken.append(self._adopt(found, frozen))
                 continue
-            if kept is Kept.ADOPTED:
-                files[found.place] = self._adopt(found, frozen)
+            taken.append(_Taken(found=found, kept=kept, version=known))
+            if known is not None:
                 continue
             if found.is_late and not self._grows(found.place):
                 raise torn(found.place)
             if kept is not Kept.RECORD or found.stamp.size <= _RECORDED_DIGEST_BYTES:
-                wanted.append(self._wanted(found, kept, frozen))
+                wanted.append(self._wanted(found, kept, frozen, number))
         for one, version in self._read(wanted, self._reading(frozen, frozen.mapped)):
             if version is None:
                 raise torn(one.place)
             if one.stamp.inode not in frozen.mapped:
                 self._versions[one.place] = version
-            before = files[one.place]
-            files[one.place] = _Taken(found=before.found, kept=before.kept, version=version)
-        self._read_twice([one for one in wanted if one.stamp.inode in frozen.mapped], files)
-        return list(files.values())
+            before = taken[one.number]
+            taken[one.number] = _Taken(found=before.found, kept=before.kept, version=version)
+        self._read_twice([one for one in wanted if one.stamp.inode in frozen.mapped], taken)
+        return taken
 
     def _adopt(self, found: Found, frozen: Frozen) -> _Taken:
         """A file that stays where it is, made durable and held; its digest is known later.
@@ -491,13 +491,16 @@ class Capture:
             return None
         return known
 
-    def _wanted(self, found: Found, kept: Kept, frozen: Frozen | None = None) -> Wanted:
+    def _wanted(
+        self, found: Found, kept: Kept, frozen: Frozen | None = None, number: int = 0
+    ) -> Wanted:
         is_kept = kept is Kept.BYTES
         clone = None
         grows = self._grows(found.place)
         if frozen is not None and is_kept and not grows:
             clone = self._clones.of(found.place, found.stamp)
         return Wanted(
+            number=number,
             place=found.place,
             stamp=found.stamp,
             grows=grows,
@@ -548,7 +551,7 @@ class Capture:
                 hint="The task's user must be able to read what it declares.",
             ) from error
 
-    def _read_twice(self, mapped: list[Wanted], files: dict[Place, _Taken]) -> None:
+    def _read_twice(self, mapped: list[Wanted], taken: list[_Taken]) -> None:
         """Where no time tells of stores through memory, two equal readings do."""
         again = [
             replace(one, is_kept=False, clone=None, known=())
@@ -558,7 +561,7 @@ class Capture:
         if not again:
             return
         for one, version in self._read(again, self._reading(None, frozenset())):
-            first = files[one.place].version
+            first = taken[one.number].version
             if version is None or first is None or version.digest != first.digest:
                 raise torn(one.place)
 

@@ -64,6 +64,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
     Attributes:
         place: where.
+        number: by which whoever wants it knows it again.
         stamp: of the wanted version.
         grows: whether the file may have grown since, and is taken up to that size.
         is_kept: whether its bytes are stored; else only the digest is made.
@@ -73,6 +74,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
     place: Place
     stamp: Stamp
+    number: int = 0
     grows: bool = False
     is_kept: bool = True
     clone: str | None = None

@@ -21,7 +21,7 @@ import time
 from collections.abc import Container, Iterable
 from typing import Protocol
 
-from perdure.store.buffers import PAGE_BYTES, up_to_page
+from perdure.store.buffers import PAGE_BYTES, aligned_buffer, up_to_page
 from perdure.store.compression import Codec, compress
 from perdure.store.driver import Piece, Upload
 from perdure.store.layout import LaunchId, PackId, pack_id, pack_key
@@ -109,7 +109,7 @@ class PackWriter:
         self._changed = threading.Condition()
         self._written_bytes = 0
         self._writing_seconds = 0.0
-        self._run: list[Piece] = []
+        self._run = memoryview(b"")
         self._run_bytes = 0
         self._run_pack = PackId("")
         self._run_start = 0
@@ -173,7 +173,7 @@ class PackWriter:
         size = len(packed)
         if self._run_bytes + size > _RUN_BYTES:
             self._write_run()
-        if not self._run:
+        if not self._run_bytes:
             self._begin_run()
         block = StoredBlock(
             pack=self._run_pack,
@@ -184,7 +184,7 @@ class PackWriter:
             length=length,
             is_sealed=bool(self.sealing.key_id),
         )
-        self._run.append(packed)
+        self._run[self._run_bytes : self._run_bytes + size] = packed
         self._run_bytes += size
         self._pending[digest] = block
         self.new_bytes += size
@@ -192,15 +192,17 @@ class PackWriter:
 
     def _begin_run(self) -> None:
         """Where the next small blocks go: they follow each other, and are written at once."""
+        if not self._run:
+            self._run = aligned_buffer(_RUN_BYTES)
         pack = self._enter(_RUN_BYTES)
         self._leave(pack, 0, 0.0)
         self._run_pack, self._run_start = pack.name, up_to_page(pack.upload.size)
 
     def _write_run(self) -> None:
-        run, self._run, self._run_bytes = self._run, [], 0
-        if run:
+        size, self._run_bytes = self._run_bytes, 0
+        if size:
             assert self._pack is not None
-            start = self._pack.upload.write(b"".join(run), aligned=True)
+            start = self._pack.upload.write(self._run[:size], aligned=True)
             assert start == self._run_start, "somebody else wrote into the run"
 
     def _known_or_ours(self, digest: bytes, length: int) -> StoredBlock | None:
@@ -325,7 +327,7 @@ class PackWriter:
             pack.upload.abort()
         self._full.clear()
         self._uploads.abandon()
-        self._run, self._run_bytes = [], 0
+        self._run_bytes = 0
         self._pending.clear()
         self._arriving.clear()
         self.new_bytes = 0

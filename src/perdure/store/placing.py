@@ -51,7 +51,7 @@ def put_in_place(place: Place, *, keep: bool) -> str | None:
     Returns:
         The name that was given to what was there, or None.
     """
-    with in_our_words("write", place.absolute), open_parent(place) as (folder, name):
+    with in_our_words("write", place.where), open_parent(place) as (folder, name):
         displaced = _make_way(folder, name, keep=keep)
         os.rename(staged_name(place), name, src_dir_fd=folder, dst_dir_fd=folder)
         return displaced
@@ -59,7 +59,7 @@ def put_in_place(place: Place, *, keep: bool) -> str | None:
 
 def put_link(place: Place, target: str) -> str | None:
     """Make a link, unless it is there; returns what `put_in_place` returns."""
-    with in_our_words("write", place.absolute), open_parent(place) as (folder, name):
+    with in_our_words("write", place.where), open_parent(place) as (folder, name):
         with suppress(OSError):
             if os.readlink(name, dir_fd=folder) == target:
                 return None
@@ -87,7 +87,7 @@ def make_folder(place: Place, *, makes_way: bool) -> str | None:
     for above in (*reversed(list(place.parents())), place):
         if not above.path:
             continue
-        with in_our_words("make", above.absolute), open_parent(above) as (folder, name):
+        with in_our_words("make", above.where), open_parent(above) as (folder, name):
             try:
                 os.mkdir(name, _NEW_FOLDER_MODE, dir_fd=folder)
             except FileExistsError:
@@ -121,7 +121,7 @@ def _opened_folder(place: Place) -> Iterator[int]:
 
 def cut_back(place: Place, size: int, *, expected: Stamp) -> None:
     """Cut the file at ``size``, if it is still the one that was looked at."""
-    with in_our_words("cut back", place.absolute), open_parent(place) as (folder, name):
+    with in_our_words("cut back", place.where), open_parent(place) as (folder, name):
         fd = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
         try:
             if Stamp.of(os.fstat(fd)) != expected:

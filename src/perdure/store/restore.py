@@ -204,7 +204,7 @@ class _Restore:
             return
         if place is None:
             raise self._not_here(shown)
-        where = f"{place.base}/{place.path}"
+        where = place.where
         if where in self._places:
             raise self._twice(shown)
         self._places.add(where)

@@ -70,6 +70,11 @@ class Place(Struct, frozen=True, kw_only=True):
         """Where it is on this host."""
         return self.base / self.path if self.path else self.base
 
+    @property
+    def where(self) -> str:
+        """The same as text, a fraction of the time."""
+        return f"{self.base}/{self.path}" if self.path else str(self.base)
+
     def parents(self) -> Iterator["Place"]:
         """The folders of the path that this is in, below the root."""
         for path in above(self.path):

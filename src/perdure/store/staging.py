@@ -101,7 +101,7 @@ class Staging:
         return frozenset(found)
 
     def _create(self, file: StagedFile) -> None:
-        with in_our_words("write", file.place.absolute):
+        with in_our_words("write", file.place.where):
             folder, name = self._open_folders.parent(file.place)
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=folder)
@@ -113,7 +113,7 @@ class Staging:
 
     def write(self, file: StagedFile, index: int, data: memoryview) -> None:
         """Write one block; with its last one the file gets its mode and time."""
-        with in_our_words("write", file.place.absolute):
+        with in_our_words("write", file.place.where):
             if len(file.entry.blocks) == 1:
                 self._write_whole(file, data)
             else:
@@ -161,7 +161,7 @@ class Staging:
 
     def _end(self, file: StagedFile) -> None:
         """Give a file that needs no blocks its mode and time."""
-        with in_our_words("write", file.place.absolute):
+        with in_our_words("write", file.place.where):
             folder, name = self._open_folders.parent(file.place)
             fd = os.open(name, _AGAIN, dir_fd=folder)
             try:
