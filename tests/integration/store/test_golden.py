@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
+from perdure.clock import SystemClock, pause
 from perdure.store.layout import (
     JobId,
     StepKey,
@@ -15,13 +16,16 @@ from perdure.store.layout import (
     record_key,
     record_number,
 )
-from perdure.store.manifest import BLOCK_BYTES, file_digest
+from perdure.store.lineage import fold_lineage, share_claim
+from perdure.store.log import Log
+from perdure.store.manifest import BLOCK_BYTES, Kept, file_digest, with_digests
 from perdure.store.manifest_format import encode_manifest
 from perdure.store.manifest_reading import decode_manifest
 from perdure.store.opening import open_store
 from perdure.store.record_format import decode_record
 from perdure.store.restore import RestoreRequest, restore
 from perdure.store.roots import Roots
+from perdure.store.sealing import read_key
 from perdure.store.verify import verify_checkpoint
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "store-1"
@@ -76,3 +80,63 @@ def test_what_is_written_today_is_format_1(number):
     manifest = decode_manifest(record.header, record.payload, name="@1")
     header, _payload = encode_manifest(manifest)
     assert {name: record.header[name] for name in header} == header
+
+
+class TestSealed:
+    """What came to format 1 on 2026-11-30: encryption, adopted files."""
+
+    FOLDER = Path(__file__).parents[2] / "golden" / "store-1-sealed"
+    EXPECTED = json.loads((FOLDER / "expected.json").read_text())
+    JOB = JobId("01jdxyz0000000000000000000")
+    SEALED = (JOB, StepKey(1), TaskKey("0123456789abcdef"))
+    ADOPTED = (JOB, StepKey(1), TaskKey("fedcba9876543210"))
+
+    def lineage(self, place):
+        driver = open_store(str(self.FOLDER / "store"), write=False).driver
+        log = Log(driver, lineage_log(*place), clock=SystemClock(), pause=pause)
+        log.read()
+        return driver, log, fold_lineage(log.entries, share=share_claim("launch", ""))
+
+    def manifest(self, log, number):
+        record = log.fetch(number)
+        return decode_manifest(record.header, record.payload, name=f"@{number}")
+
+    @pytest.fixture
+    def key(self, tmp_path):
+        path = tmp_path / "key"  # a checkout gives files modes of its own
+        path.touch(mode=0o600)
+        path.write_bytes((self.FOLDER / "key").read_bytes())
+        return read_key(path)
+
+    @pytest.mark.parametrize("number", [1, 2])
+    def test_encrypted_checkpoints_are_read(self, number, key, tmp_path):
+        driver, log, lineage = self.lineage(self.SEALED)
+        assert lineage.point == 2
+        manifest = self.manifest(log, number)
+        expected = self.EXPECTED["sealed"][number - 1]
+        assert manifest.content == expected["content"]
+        assert manifest.key_id == key.key_id
+        codecs = {int(b.codec) for e in manifest.entries for b in e.blocks if b.is_sealed}
+        assert sorted(codecs) == expected["codecs"] == [0, 1, 3]
+        assert verify_checkpoint(driver, packs(*self.SEALED), manifest, key) == ()
+        (tmp_path / "out").mkdir()
+        restore(
+            RestoreRequest(
+                driver=driver,
+                packs=packs(*self.SEALED),
+                manifest=manifest,
+                name="x",
+                roots=Roots(tmp_path / "out"),
+                sealing=key,
+            )
+        )
+        for path, begins in expected["begins"].items():
+            assert (tmp_path / "out" / path).read_bytes().hex()[:64] == begins
+
+    def test_an_adopted_file_and_its_digest_are_read(self):
+        _driver, log, lineage = self.lineage(self.ADOPTED)
+        manifest = with_digests(self.manifest(log, 1), lineage.save(1).digests)
+        [entry] = manifest.entries
+        assert (entry.kept, entry.hold) == (Kept.ADOPTED, self.EXPECTED["adopted"]["hold"])
+        assert entry.digest == bytes.fromhex("ab" * 32)
+        assert self.manifest(log, 1).content == self.EXPECTED["adopted"]["content"]
