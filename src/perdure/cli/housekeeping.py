@@ -66,7 +66,8 @@ def rm(**given: Any) -> int:
 
 def _named_jobs(looked: "Looked", names: tuple[str, ...]) -> "list[JobDocument]":
     """The jobs of these names, each once; one whose record is damaged goes by its whole id."""
-    from perdure.errors import StoreDamaged
+    from perdure.errors import JobMissing, StoreDamaged
+    from perdure.store.deleting import remains
     from perdure.store.job_document import JobDocument, Text
     from perdure.store.layout import JobId, is_ulid
 
@@ -74,8 +75,9 @@ def _named_jobs(looked: "Looked", names: tuple[str, ...]) -> "list[JobDocument]"
     for name in names:
         try:
             document = looked.job(name)
-        except StoreDamaged:
-            if not is_ulid(name):
+        except (JobMissing, StoreDamaged) as error:
+            is_lost = is_ulid(name) and JobId(name) in remains(looked.store.driver).lost
+            if not is_ulid(name) or (isinstance(error, JobMissing) and not is_lost):
                 raise
             document = JobDocument(
                 job=JobId(name),
@@ -154,6 +156,7 @@ def _removal(where: Places, document: "JobDocument", *, wait: bool) -> "Removal"
         rooms=Rooms(
             logs=where.logs(document.job),
             sessions=None if options.preserve else where.sessions(document),
+            lock=where.locks / f"{document.job}.lock",
         ),
         wait=wait,
     )
@@ -161,9 +164,9 @@ def _removal(where: Places, document: "JobDocument", *, wait: bool) -> "Removal"
 
 def _finish_removals(looked: "Looked") -> list[str]:
     """Removals that were killed on their way."""
-    from perdure.store.deleting import remove_job, unfinished_removals
+    from perdure.store.deleting import remains, remove_job
 
-    jobs = unfinished_removals(looked.store.driver)
+    jobs = remains(looked.store.driver).removals
     for job in jobs:
         remove_job(looked.store.driver, job)
     return list(jobs)
@@ -268,14 +271,21 @@ def verify(**given: Any) -> int:
 
 def _jobs_meant(looked: "Looked", name: str | None) -> "tuple[JobId, ...]":
     """The job that is named; without a name all, also those whose record cannot be read."""
-    from perdure.manager.stored_jobs import job_ids
     from perdure.store.layout import JobId, is_ulid
 
     if name is None:
-        return job_ids(looked.store.driver)
-    if is_ulid(name):
-        return (JobId(name),) if JobId(name) in job_ids(looked.store.driver) else ()
+        return _all_jobs(looked)
+    if is_ulid(name) and JobId(name) in _all_jobs(looked):
+        return (JobId(name),)
     return (looked.job(name).job,)
+
+
+def _all_jobs(looked: "Looked") -> "tuple[JobId, ...]":
+    """All jobs, also those of which the record alone was lost."""
+    from perdure.manager.stored_jobs import job_ids
+    from perdure.store.deleting import remains
+
+    return (*job_ids(looked.store.driver), *remains(looked.store.driver).lost)
 
 
 @click.command()
@@ -287,28 +297,59 @@ def repair(**given: Any) -> int:
     Exits with 8 if something is damaged that could not be set aside.
     """
     from perdure.cli.looking import look_into
-    from perdure.manager.stored_jobs import job_ids
 
     looked = look_into(places(given["home"], given["store"]), write=True)
     had_cache = looked.cache.drop()
     finished = _finish_removals(looked)
-    swept = looked.store.driver.sweep("", older_than_seconds=_LEFT_SECONDS)
-    rows = [row for job in job_ids(looked.store.driver) for row in _repair_job(looked, job)]
+    swept = _sweep(looked)
+    jobs = _all_jobs(looked)
+    collected = sum(_collect(looked, job) for job in jobs)
+    rows = [row for job in jobs for row in _repair_job(looked, job)]
     left = [row for row in rows if row["aside"] is None]
     if given["as_json"]:
         described = {"cache_rebuilt": had_cache, "removals_finished": finished}
-        print(json.dumps({**described, "temporary_removed": swept, "damaged": rows}))
+        described |= {"temporary_removed": swept, "packs_removed": collected, "damaged": rows}
+        print(json.dumps(described))
         return _DAMAGED_EXIT if left else 0
     print("The cache is made anew when it is needed." if had_cache else "There was no cache.")
     for job in finished:
         print(f"The removal of {job} is finished.")
     if swept:
         print(f"{swept} files of writers that died were removed.")
+    if collected:
+        print(f"{collected} packs of pruned checkpoints were removed.")
     for row in rows:
         print(f"  {row['key']}: {plain(row['reason'])}")
         print(f"    {row['advice']}" + (f": {row['aside']}" if row["aside"] else ""))
     print(f"{len(rows)} objects are damaged." if rows else "Nothing is damaged.")
     return _DAMAGED_EXIT if left else 0
+
+
+def _sweep(looked: "Looked") -> int:
+    """What dead writers left; a job of which something may run is left alone.
+
+    A living writer may touch its file as rarely as its task saves.
+    """
+    from perdure.clock import pause
+    from perdure.manager.removing import is_busy
+    from perdure.store import layout
+
+    driver, clock = looked.store.driver, looked.clock
+    busy = [job for job in _all_jobs(looked) if is_busy(driver, job, clock, pause)]
+    prefixes = [f(job) for job in busy for f in (layout.job_prefix, layout.lineages_prefix)]
+    return driver.sweep("", older_than_seconds=_LEFT_SECONDS, skip=frozenset(prefixes))
+
+
+def _collect(looked: "Looked", job: "JobId") -> int:
+    """What the job's prunes have left; one that cannot be read is told by `_repair_job`."""
+    from perdure.clock import pause
+    from perdure.errors import PerdureError
+    from perdure.manager.pruning import collect_leftovers
+
+    try:
+        return collect_leftovers(looked.store.driver, job, looked.clock, pause)
+    except PerdureError:
+        return 0
 
 
 def _repair_job(looked: "Looked", job: "JobId") -> list[dict[str, Any]]:

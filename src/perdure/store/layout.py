@@ -101,6 +101,11 @@ def job_record(job: JobId) -> str:
     return f"{job_prefix(job)}/job"
 
 
+def removal(job: JobId) -> str:
+    """There while the job is being removed: what is left of it is nobody's."""
+    return f"{job_prefix(job)}/removed"
+
+
 def job_log(job: JobId) -> str:
     """The log of wishes and intents."""
     return f"{job_prefix(job)}/log"
