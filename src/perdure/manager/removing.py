@@ -28,6 +28,9 @@ from perdure.worker.host import is_gone, is_of_here
 from perdure.worker.job_records import JobRecords
 
 _LOOK_SECONDS = 0.5
+#: So much of a record is read to see whether it is a claim: descriptions of checkpoints are longer,
+#: and cut off they are no records.
+_CLAIM_BYTES = 64 << 10
 
 
 class Rooms(Struct, frozen=True, kw_only=True):
@@ -131,7 +134,7 @@ def _launches(records: JobRecords) -> list[LaunchId]:
     keys += [key for key in driver.list(layout.lineages_prefix(job)) if "/log/" in key]
     for key in keys:
         with suppress(PerdureError):  # what cannot be read names nobody
-            header = decode_record(driver.get(key), key=key).header
+            header = decode_record(driver.get(key, 0, _CLAIM_BYTES), key=key).header
             if header.get("kind") in ("share", "claim"):
                 found.append(LaunchId(str(header.get("launch"))))
     return [launch for launch in dict.fromkeys(found) if layout.is_ulid(launch)]

@@ -1,6 +1,8 @@
 """Removing, measuring and repairing."""
 
+import os
 import shutil
+import time
 from datetime import UTC, datetime, timedelta
 
 from perdure.clock import to_text
@@ -125,3 +127,66 @@ def test_repair_without_damage_changes_nothing_in_the_store(suspended):
     assert not (suspended.folder / "cache" / "perdure.db").exists()
     after = {str(p): p.stat().st_mtime_ns for p in suspended.store.rglob("*") if p.is_file()}
     assert before == after
+
+
+def lose_the_record(suspended, shell):
+    """As a purge of old files does."""
+    shutil.copytree(suspended.store, shell.store)
+    path = shell.store / "jobs" / suspended.job / "job"
+    data = path.read_bytes()
+    path.unlink()
+    return path, data
+
+
+def test_a_lost_record_is_told_and_nothing_is_removed_for_it(suspended, shell):
+    path, data = lose_the_record(suspended, shell)
+    before = len(left(shell, suspended.job))
+    for command in ("verify", "repair"):
+        (found,) = shell.json(command, expect=8)["damaged"]
+        assert (found["kind"], found["key"]) == ("missing", f"jobs/{suspended.job}/job")
+    assert shell.json("rm", "--older", "1d", "--yes")["removed"] == []
+    assert len(left(shell, suspended.job)) == before
+    path.write_bytes(data)
+    assert shell.json("verify")["damaged"] == []
+    assert len(shell.json("checkpoints", "last")["checkpoints"]) == 3
+
+
+def test_what_is_left_of_such_a_job_goes_by_its_whole_id(suspended, shell):
+    lose_the_record(suspended, shell)
+    shell("rm", "last", "--yes", expect=2)
+    assert shell.json("rm", suspended.job, "--yes")["removed"] == [suspended.job]
+    assert left(shell, suspended.job) == []
+    assert "no job" in shell("rm", suspended.job, "--yes", expect=2).stderr
+
+
+def abandoned(shell, job, *, seconds_ago):
+    """A file that somebody writes, or has left, beside the job's packs."""
+    (packs,) = shell.store.glob(f"lineages/{job}/0001/*/packs")
+    path = packs / ".tmp-0123456789abcdef"
+    path.write_bytes(b"unfinished")
+    at = time.time() - seconds_ago
+    os.utime(path, (at, at))
+    return path
+
+
+def test_repair_sweeps_what_dead_writers_left(suspended, shell):
+    shutil.copytree(suspended.store, shell.store)
+    path = abandoned(shell, suspended.job, seconds_ago=60)
+    assert shell.json("repair")["temporary_removed"] == 0
+    assert path.exists()
+    abandoned(shell, suspended.job, seconds_ago=7200)
+    assert shell.json("repair")["temporary_removed"] == 1
+    assert not path.exists()
+
+
+def test_but_never_a_living_writers_file_however_long_it_was_idle(shell):
+    shell("submit", shell.template(SLOW))
+    job = shell.json("status", "last")["job"]
+    wait_until(lambda: shell.json("status", job)["state"] == "RUNNING", "it does not run")
+    (shell.store / f"lineages/{job}/0001/{'0' * 16}/packs").mkdir(parents=True)
+    path = abandoned(shell, job, seconds_ago=7200)
+    assert shell.json("repair")["temporary_removed"] == 0
+    assert path.exists()
+    shell.kill_all()
+    assert shell.json("repair")["temporary_removed"] == 1
+    assert not path.exists()
