@@ -1,8 +1,9 @@
 """``perdure rm``, ``du``, ``verify`` and ``repair``: the store and the home, kept in order."""
 
 import json
+import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from perdure.cli.looking import Looked
+    from perdure.manager.checking import Checked, Finding
     from perdure.manager.removing import Removal
+    from perdure.policy.sampling import Subset
     from perdure.store.job_document import JobDocument
     from perdure.store.layout import JobId
 
@@ -242,6 +245,13 @@ def _usage(looked: "Looked", job: "JobId") -> dict[str, Any]:
 
 @click.command()
 @click.argument("job", required=False)
+@click.option(
+    "--read-data-subset",
+    "subset",
+    metavar="N%|SIZE",
+    help="All records, and of the checkpoints' blocks a random part: 10%, 5G.",
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Of the random part: reads it once more.")
 @_JSON
 @where_options
 def verify(**given: Any) -> int:
@@ -249,24 +259,70 @@ def verify(**given: Any) -> int:
     from perdure.cli.looking import look_into
     from perdure.manager.checking import Checked, check_job
 
+    subset = _subset(given["subset"], given["seed"])
     looked = look_into(places(given["home"], given["store"]))
     checked = Checked()
+    jobs = _jobs_meant(looked, given["job"])
+    part = None if subset is None else _part(looked, jobs, subset)
     findings = [
-        finding
-        for job in _jobs_meant(looked, given["job"])
-        for finding in check_job(looked.store.driver, job, checked)
+        finding for job in jobs for finding in check_job(looked.store.driver, job, checked, part)
     ]
     if given["as_json"]:
-        print(json.dumps({**to_builtins(checked), "damaged": to_builtins(findings)}))
+        seed = subset.seed if subset is not None else None
+        described = {**to_builtins(checked), "subset": given["subset"], "seed": seed}
+        print(json.dumps({**described, "damaged": to_builtins(findings)}))
     else:
-        print(
-            f"Read {checked.records} records, {checked.journals} journals and"
-            f" {checked.checkpoints} checkpoints of {size(checked.size_bytes)}."
-        )
-        for finding in findings:
-            print(f"  {finding.key}: {plain(finding.reason)}")
-        print(pointed("Run: perdure repair") if findings else "All of it is what was written.")
+        _show_checked(checked, subset, findings)
     return _DAMAGED_EXIT if findings else 0
+
+
+def _show_checked(
+    checked: "Checked", subset: "Subset | None", findings: "Sequence[Finding]"
+) -> None:
+    read = "" if subset is None else f"{size(checked.read_bytes)} of the blocks of "
+    print(
+        f"Read {checked.records} records, {checked.journals} journals and"
+        f" {read}{checked.checkpoints} checkpoints of {size(checked.size_bytes)}."
+    )
+    if subset is not None:
+        print(f"The same part is read again with --seed {subset.seed}.")
+    for finding in findings:
+        print(f"  {finding.key}: {plain(finding.reason)}")
+    if findings:
+        print(pointed("Run: perdure repair"))
+    else:
+        print(f"All of {'it' if subset is None else 'that part'} is what was written.")
+
+
+def _subset(text: str | None, seed: int | None) -> "Subset | None":
+    """``10%`` or ``5G``, with a seed that is drawn where none was given."""
+    from perdure.cli.job_options import size_bytes
+    from perdure.errors import UsageError
+    from perdure.policy.sampling import Subset
+
+    if text is None:
+        if seed is not None:
+            raise UsageError("--seed needs --read-data-subset")
+        return None
+    chosen = secrets.randbits(32) if seed is None else seed
+    if not text.endswith("%"):
+        return Subset(size_bytes=size_bytes(text), seed=chosen)
+    try:
+        part = float(text.removesuffix("%")) / 100
+    except ValueError:
+        part = 0.0
+    if not 0 < part <= 1:
+        raise UsageError(f"{text!r} is no part of a whole", hint="Write it like 10%, or like 5G.")
+    return Subset(part=part, seed=chosen)
+
+
+def _part(looked: "Looked", jobs: "Sequence[JobId]", subset: "Subset") -> "Subset":
+    """The subset as a part of what is stored."""
+    from perdure.manager.checking import stored_bytes
+
+    if subset.part is not None:
+        return subset
+    return subset.of(sum(stored_bytes(looked.store.driver, job) for job in jobs))
 
 
 def _jobs_meant(looked: "Looked", name: str | None) -> "tuple[JobId, ...]":

@@ -3,7 +3,7 @@
 Source: design "What must always hold", 4; docs/store-format.md.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
@@ -30,7 +30,23 @@ def verify_checkpoint(driver: Driver, packs: str, manifest: Manifest) -> tuple[D
         packs: the lineage's packs prefix.
         manifest: the checkpoint's.
     """
-    blocks = {stored_block(manifest, block) for entry in manifest.entries for block in entry.blocks}
+    return damages(manifest, damaged_blocks(driver, packs, blocks_of([manifest])))
+
+
+def blocks_of(manifests: Iterable[Manifest]) -> frozenset[StoredBlock]:
+    """The blocks that checkpoints of one lineage rest on, each once."""
+    return frozenset(
+        stored_block(manifest, block)
+        for manifest in manifests
+        for entry in manifest.entries
+        for block in entry.blocks
+    )
+
+
+def damaged_blocks(
+    driver: Driver, packs: str, blocks: Iterable[StoredBlock]
+) -> dict[StoredBlock, str]:
+    """Which of these blocks are not what was stored, and why; blocks while they are read."""
     judged: dict[StoredBlock, str] = {}
 
     def judge(block: StoredBlock, data: memoryview | Damaged) -> None:
@@ -38,6 +54,11 @@ def verify_checkpoint(driver: Driver, packs: str, manifest: Manifest) -> tuple[D
             judged[block] = data.reason
 
     PackReader(driver, packs).read(((block, block) for block in blocks), judge)
+    return judged
+
+
+def damages(manifest: Manifest, judged: Mapping[StoredBlock, str]) -> tuple[Damage, ...]:
+    """The files of a checkpoint that need a damaged block."""
     return tuple(_damages(manifest, judged))
 
 

@@ -5,6 +5,8 @@ import shutil
 import time
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from perdure.clock import to_text
 from perdure.store.opening import open_store
 from perdure.store.record_format import decode_record, encode_record
@@ -117,6 +119,45 @@ def test_verify_reads_everything_back(suspended):
     assert (found["damaged"], found["checkpoints"]) == ([], 3)
     assert found["records"] > 5
     assert "All of it is what was written." in suspended("verify", "last").stdout
+
+
+@pytest.mark.parametrize(("subset", "blocks"), [("1%", 1), ("34%", 2), ("100%", 6), ("1G", 6)])
+def test_a_part_of_the_blocks_is_read_and_all_records(suspended, subset, blocks):
+    """Three checkpoints of a block of 1000 bytes and one of 8."""
+    whole = suspended.json("verify")
+    assert (whole["read_bytes"], whole["subset"], whole["seed"]) == (3024, None, None)
+    found = suspended.json("verify", "last", "--read-data-subset", subset)
+    assert found["damaged"] == []
+    assert [found[name] for name in _ALWAYS] == [whole[name] for name in _ALWAYS]
+    assert found["subset"] == subset
+    if blocks == 6:
+        assert found["read_bytes"] == 3024
+    else:
+        assert 0 < found["read_bytes"] < 3024
+    again = suspended.json("verify", "--read-data-subset", subset, "--seed", str(found["seed"]))
+    assert again["read_bytes"] == found["read_bytes"]
+
+
+_ALWAYS = ("records", "journals", "checkpoints", "size_bytes")
+
+
+def test_damage_in_the_part_is_found_and_said(suspended, shell):
+    shutil.copytree(suspended.store, shell.store)
+    for pack in shell.store.glob("lineages/*/*/*/packs/*"):
+        pack.write_bytes(pack.read_bytes()[:4100])
+    found = shell.json("verify", "--read-data-subset", "1%", expect=8)
+    assert {one["kind"] for one in found["damaged"]} == {"checkpoint"}
+    said = shell("verify", "--read-data-subset", "1", "--seed", "5", expect=8).stdout
+    assert "--seed 5" in said
+    assert "of the blocks of 3 checkpoints" in said
+    said = suspended("verify", "--read-data-subset", "50%").stdout
+    assert "All of that part is what was written." in said
+
+
+@pytest.mark.parametrize("subset", ["0%", "101%", "nan%", "x%", "%", "much", "-5G"])
+def test_a_part_that_is_none_is_said(suspended, subset):
+    assert "is no" in suspended("verify", f"--read-data-subset={subset}", expect=2).stderr
+    assert "needs" in suspended("verify", "--seed", "1", expect=2).stderr
 
 
 def test_repair_without_damage_changes_nothing_in_the_store(suspended):
