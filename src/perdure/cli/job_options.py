@@ -149,6 +149,11 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         metavar="AGE",
         help="Checkpoints rest on no older files: for disks that are purged.",
     ),
+    click.option(
+        "--share",
+        type=click.Choice(["group"]),
+        help="If the store is made now, make it for all members of its folder's group.",
+    ),
     click.option("--heartbeat-seconds", type=click.FloatRange(min=0.05), default=10.0, hidden=True),
     click.option("--sessions-dir", metavar="DIR", help="Where session folders are made."),
 )

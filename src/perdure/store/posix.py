@@ -144,6 +144,11 @@ class PosixDriver:
         self._journals: dict[str, _Journal] = {}
         self._journals_lock = threading.Lock()
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether what is made here is the group's, too."""
+        return self._access.is_shared
+
     def put_if_absent(self, key: str, data: Data) -> bool:
         """Create ``key``; False if it exists."""
         with self._written(key, data) as upload:
