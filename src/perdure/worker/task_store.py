@@ -236,7 +236,6 @@ class TaskStore(Struct):
         for number in pruned.saves:
             self._manifests.pop(number, None)
         deleted = pruner.collect(grace=timedelta() if is_full else GRACE)
-        self._forget_old()
         return bool(pruned.saves or deleted)
 
     def _pruner(self) -> Pruner:
@@ -253,8 +252,11 @@ class TaskStore(Struct):
             )
         return self._pruning
 
-    def _forget_old(self) -> None:
-        """Let the next save rest on no pack that a purge of the disk may soon remove."""
+    def before_capture(self) -> None:
+        """Let the next save rest on no pack that a purge of the disk may soon remove.
+
+        For the capture thread.
+        """
         if self.plan.max_pack_age is None or self._capture is None:
             return
         packs = packs_of(self._manifests.values())
