@@ -5,7 +5,8 @@ one that the task's next attempt starts from.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,34 @@ def _named(given: dict[str, Any], *, write: bool = False) -> "NamedCheckpoint":
     from perdure.cli.checkpoint_naming import named_checkpoint
 
     return named_checkpoint(places(given["home"], given["store"]), given["name"], write=write)
+
+
+@contextmanager
+def _being_read(found: "NamedCheckpoint") -> Iterator[None]:
+    """Inside, the checkpoint's bytes are read: what a prune took away meanwhile is no damage.
+
+    Raises:
+        CheckpointMissing: it was pruned.
+    """
+    from perdure.errors import CheckpointCorrupt
+
+    try:
+        yield
+    except CheckpointCorrupt:
+        _look_again(found)
+        raise
+
+
+def _look_again(found: "NamedCheckpoint") -> None:
+    """Refuse a checkpoint that was pruned since it was found."""
+    from perdure.errors import CheckpointMissing
+
+    number, log = found.save.number, found.at.stored.log
+    if any(e.kind == "prune" and number in e.header.get("saves", ()) for e in log.read()):
+        raise CheckpointMissing(
+            f"{found.label} was pruned while it was being read",
+            hint="Pin it before: perdure checkpoint pin JOB/TASK@N",
+        )
 
 
 def _described(found: "NamedCheckpoint") -> dict[str, Any]:
@@ -234,15 +263,16 @@ def restore(**given: Any) -> int:
     folder: Path = given["folder"].absolute()
     _make_empty(folder)
     manifest, left_out = session_only(found.manifest)
-    restored = put_back(
-        RestoreRequest(
-            driver=found.at.looked.store.driver,
-            packs=found.at.stored.packs,
-            manifest=manifest,
-            name=found.label,
-            roots=Roots(folder),
+    with _being_read(found):
+        restored = put_back(
+            RestoreRequest(
+                driver=found.at.looked.store.driver,
+                packs=found.at.stored.packs,
+                manifest=manifest,
+                name=found.label,
+                roots=Roots(folder),
+            )
         )
-    )
     file = str(restored.file) if restored.file is not None else None
     notes = [*left_out, *restored.notes]
     if given["as_json"]:
@@ -284,6 +314,8 @@ def verify(**given: Any) -> int:
     found = _named(given)
     driver = found.at.looked.store.driver
     damages = verify_checkpoint(driver, found.at.stored.packs, found.manifest)
+    if damages:
+        _look_again(found)
     if given["as_json"]:
         print(json.dumps({"name": found.label, "damaged": to_builtins(damages)}))
     elif not damages:
@@ -338,16 +370,17 @@ def export(**given: Any) -> int:
     described = _described(found)
     about = {name: described[name] for name in _ABOUT}
     about["parameters"] = dict(found.at.task.step.texts(found.at.task.ref))
-    written = write(
-        Export(
-            driver=found.at.looked.store.driver,
-            packs=found.at.stored.packs,
-            manifest=found.manifest,
-            record=found.at.looked.store.driver.get(key),
-            about={**about, "job_name": found.at.document.name},
-        ),
-        given["file"],
-    )
+    with _being_read(found):
+        written = write(
+            Export(
+                driver=found.at.looked.store.driver,
+                packs=found.at.stored.packs,
+                manifest=found.manifest,
+                record=found.at.looked.store.driver.get(key),
+                about={**about, "job_name": found.at.document.name},
+            ),
+            given["file"],
+        )
     if given["as_json"]:
         file = str(given["file"])
         print(json.dumps({"name": found.label, "file": file, "size_bytes": written}))

@@ -177,9 +177,22 @@ def _check_blocks(
     blocks = _chosen(blocks_of(manifest for _key, manifest in manifests), packs, subset)
     checked.read_bytes += sum(block.stored for block in blocks)
     judged = damaged_blocks(driver, packs, blocks)
+    there = set(_looked_again(driver, log)) if judged else set()
     for key, manifest in manifests:
-        for damage in damages(manifest, judged):
+        # One that was pruned while it was read is no damage.
+        for damage in damages(manifest, judged) if key in there else ():
             yield Finding(key=key, kind="checkpoint", reason=f"{damage.path}: {damage.reason}")
+
+
+def _looked_again(driver: Driver, log: str) -> list[str]:
+    """The checkpoints that are there now."""
+    numbers = [
+        int(last)
+        for key in driver.list(log)
+        if len(last := key.rpartition("/")[2]) == 10 and last.isdigit()
+    ]
+    saves, _findings = _saves(driver, log, numbers, Checked())
+    return saves
 
 
 def _chosen(
