@@ -348,7 +348,7 @@ def _all_jobs(looked: "Looked") -> "tuple[JobId, ...]":
 @_JSON
 @where_options
 def repair(**given: Any) -> int:
-    """Rebuild the cache, finish removals, and set damaged objects aside; nothing is deleted.
+    """Rebuild the cache, finish removals and prunes, and set damaged objects aside.
 
     Exits with 8 if something is damaged that could not be set aside.
     """

@@ -107,6 +107,14 @@ def size(size_bytes: int) -> str:
     raise AssertionError(size_bytes)
 
 
+def duration(seconds: int) -> str:
+    """A length of time as options take it, in its largest whole unit."""
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds % length == 0:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
+
+
 def moment(text: str | None) -> str:
     """A moment for people: UTC, to the second; "" for none."""
     if not text:

@@ -88,6 +88,15 @@ class Options(Struct, frozen=True, kw_only=True):
     hooks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     temporary_dir: str | None = None
 
+    def retention(self) -> dict[str, Any]:
+        """What is kept, as commands show it."""
+        return {
+            "keep_last": self.keep_last,
+            "keep_age_seconds": self.keep_age_seconds,
+            "keep_size_bytes": self.keep_size_bytes,
+            "max_pack_age_seconds": self.max_pack_age_seconds,
+        }
+
 
 class JobDocument(Struct, frozen=True, kw_only=True):
     """The job record.

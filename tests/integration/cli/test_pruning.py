@@ -178,3 +178,58 @@ def test_what_a_worker_holds_is_left_to_it(shell):
 )
 def test_rules_that_cannot_be_read_are_said(resting, arguments, says):
     assert says in resting("prune", *arguments, expect=2).stderr
+
+
+SHORT = """
+specificationVersion: jobtemplate-2023-09
+name: Short
+steps:
+- {name: Only, script: {actions: {onRun: {command: "true"}}}}
+"""
+
+
+def test_a_jobs_own_rules_are_shown(resting, shell):
+    rules = ("--keep-last", "2", "--keep-age", "36h", "--keep-size", "5G", "--max-pack-age", "20d")
+    shell("run", shell.template(SHORT), *rules)
+    assert shell.json("status", "last")["retention"] == {
+        "keep_last": 2,
+        "keep_age_seconds": 129_600,
+        "keep_size_bytes": 5 << 30,
+        "max_pack_age_seconds": 1_728_000,
+    }
+    assert shell.json("status", resting.job)["retention"]["keep_age_seconds"] is None
+    said = resting("checkpoints", resting.job).stdout
+    assert "Kept of each task: the last 3, while there is room one an hour and one a day." in said
+
+
+@pytest.mark.parametrize("option", ["--keep-age", "--keep-size", "--max-pack-age"])
+def test_a_rule_that_is_none_is_refused_before_anything_is_made(shell, option):
+    assert "is no" in shell("run", shell.template(SHORT), option, "x", expect=2).stderr
+    assert not shell.store.exists()
+
+
+def test_a_store_for_a_group_is_made_once(shell, tmp_path):
+    project = tmp_path / "project"
+    project.mkdir()
+    project.chmod(0o2775)
+    template, store = shell.template(SHORT), ("--store", project / "jobs")
+    shell("run", template, *store, "--share", "group")
+    modes = {path.stat().st_mode & 0o7777 for path in (project / "jobs").rglob("*")}
+    assert modes == {0o2770, 0o660}
+    shell("submit", template, *store, "--share", "group")
+    shell("wait", "last", *store)
+    made = {path.stat().st_mode & 0o7777 for path in (project / "jobs").rglob("*")}
+    assert made == {0o2770, 0o660}
+
+
+def test_a_private_store_stays_so_and_that_is_said(shell):
+    template = shell.template(SHORT)
+    shell("run", template)
+    said = shell("run", template, "--share", "group").stderr
+    assert "its owner's alone, and stays so" in said
+    assert shell.store.stat().st_mode & 0o7777 == 0o700
+
+
+def test_the_home_is_no_place_for_a_group(shell):
+    found = shell("run", shell.template(SHORT), "--share", "group", expect=5)
+    assert "nobody but its owner gets into" in found.stderr
