@@ -1,6 +1,7 @@
 """``perdure prune``: let go of checkpoints of tasks that no worker holds."""
 
 import json
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,9 @@ class _Row(Struct, frozen=True, kw_only=True):
 @click.option("--keep-age", metavar="AGE", help="And all that are younger: 12h, 7d.")
 @click.option(
     "--keep-size", metavar="SIZE", help="At most so much of each task, beside what must stay."
+)
+@click.option(
+    "--wait", is_flag=True, help="Wait until workers that hold tasks have ended, or stand still."
 )
 @click.option("--now", is_flag=True, help="Delete at once, also what somebody may be reading.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
@@ -165,7 +169,12 @@ def _order(document: "JobDocument", given: dict[str, Any]) -> "PruneOrder":
     if given["keep_size"] is not None:
         retention = replace(retention, size_bytes=given["keep_size"])
     grace = timedelta() if given["now"] else GRACE
-    return PruneOrder(retention=retention, grace=grace, is_dry=given["dry_run"])
+    return PruneOrder(
+        retention=retention,
+        grace=grace,
+        is_dry=given["dry_run"],
+        wait=time.sleep if given["wait"] else None,
+    )
 
 
 def _described(rows: list[_Row], given: dict[str, Any]) -> dict[str, Any]:

@@ -32,6 +32,9 @@ from perdure.worker.host import is_gone
 from perdure.worker.job_records import LineageId
 from perdure.worker.pruning import GRACE, Pruner, ended_launches, stray_launches
 
+_LOOK_SECONDS = 0.5
+_LEAST_LOOK_SECONDS = 0.05
+
 
 class PruneOrder(Struct, frozen=True, kw_only=True):
     """What to do.
@@ -40,11 +43,14 @@ class PruneOrder(Struct, frozen=True, kw_only=True):
         retention: which checkpoints are kept.
         grace: how long the data of what is pruned stays.
         is_dry: change nothing, only tell.
+        wait: called with seconds while somebody holds a lineage, until it has ended or stood still
+            for three intervals; None: what is held is left alone.
     """
 
     retention: Retention
     grace: timedelta = GRACE
     is_dry: bool = False
+    wait: Callable[[float], None] | None = None
 
 
 class LineagePruned(Struct, frozen=True, kw_only=True):
@@ -111,6 +117,9 @@ class LineagePruner:
         if self._order.is_dry:
             return self._told(stored)
         held = self._claimant.keep_house(stored.ref, stored.step, self._is_wanted(stored))
+        while isinstance(held, Busy) and self._order.wait is not None:
+            self._order.wait(min(max(held.seconds, _LEAST_LOOK_SECONDS), _LOOK_SECONDS))
+            held = self._claimant.keep_house(stored.ref, stored.step, self._is_wanted(stored))
         if not isinstance(held, Housekeeping):
             pruner = self._pruner(stored, stored.log)
             busy = held.launch if isinstance(held, Busy) else None

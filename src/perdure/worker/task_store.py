@@ -225,18 +225,24 @@ class TaskStore(Struct):
 
     def _prune(self, *, is_full: bool, in_flight: Manifest | None) -> bool:
         pruner = self._pruner()
-        pruned = pruner.record(
-            self.plan.claim.number,
-            ended=ended_launches(self.lineage(), but=self.plan.launch),
-            is_full=is_full,
-            in_flight=in_flight,
-        )
+        grace = timedelta() if is_full else GRACE
+        # On a full disk what earlier prunes left makes room for the record.
+        freed = pruner.collect(grace=grace) if is_full else ()
+        try:
+            pruned = pruner.record(
+                self.plan.claim.number,
+                ended=ended_launches(self.lineage(), but=self.plan.launch),
+                is_full=is_full,
+                in_flight=in_flight,
+            )
+        except PerdureError:
+            return bool(freed)
         if pruned.packs and self._capture is not None:
             self._capture.forget(frozenset(pruned.packs))
         for number in pruned.saves:
             self._manifests.pop(number, None)
-        deleted = pruner.collect(grace=timedelta() if is_full else GRACE)
-        return bool(pruned.saves or deleted)
+        freed += pruner.collect(grace=grace)
+        return bool(pruned.saves or freed)
 
     def _pruner(self) -> Pruner:
         if self._pruning is None:

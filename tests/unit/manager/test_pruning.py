@@ -11,7 +11,13 @@ from ulid import ULID
 from looking_kit import FRAMES, GONE_PID, LAUNCH, HandMade, never
 from perdure.cli.checkpoint import _being_read
 from perdure.clock import to_text
-from perdure.errors import CheckpointCorrupt, CheckpointMissing, HomeBusy, StoreUnavailable
+from perdure.errors import (
+    CheckpointCorrupt,
+    CheckpointMissing,
+    HomeBusy,
+    OutOfSpace,
+    StoreUnavailable,
+)
 from perdure.manager import importing
 from perdure.manager.checking import Checked, check_job
 from perdure.manager.lineages import read_lineage
@@ -29,8 +35,10 @@ from perdure.store.manifest_format import encode_manifest
 from perdure.store.memory import Call
 from perdure.store.pack_writing import PackWriter
 from perdure.store.packs import BlockIndex, listed_packs
+from perdure.worker.job_records import LineageId
 from perdure.worker.pack_ages import PackAges
 from perdure.worker.pruning import GRACE, Pruner, ended_launches
+from perdure.worker.task_store import TaskStore, TaskStorePlan
 from store_kit import FUTURE_NS, Task
 
 VALUES = {"Frame": "1", "Camera": "left,top"}
@@ -149,6 +157,21 @@ def test_a_living_launch_keeps_what_it_holds(tmp_path):
     lineage.made.ended(lineage.key, "SUSPENDED", by="user")  # it goes on with other tasks
     assert lineage.prune(DRY).checkpoints == (1,)
     assert lineage.prune().checkpoints == (1,)
+
+
+def test_one_whose_heartbeat_stands_still_is_waited_for_and_fenced(tmp_path):
+    lineage = Lineage(tmp_path, pid=None)
+    lineage.made.driver.put(layout.heartbeat(lineage.made.job, LAUNCH), b'{"counter":1}')
+    waits = []
+
+    def wait(seconds):
+        waits.append(seconds)
+        lineage.clock.by += timedelta(seconds=seconds)
+
+    assert lineage.prune(replace(ONE, wait=wait)).checkpoints == (1,)
+    assert sum(waits) >= 30
+    log = lineage.made.log(layout.job_log(lineage.made.job))
+    assert [entry.kind for entry in log.entries[-2:]] == ["seal", "fence"]
 
 
 def test_a_share_that_is_not_shown_may_be_at_work(lineage):
@@ -297,3 +320,55 @@ def test_the_age_of_a_pack_without_a_file(lineage):
     lineage.clock.by = timedelta(days=1, hours=1)
     assert ages.older_than(day, [old, new]) == {new}
     assert to_text(layout.began_at(layout.pack_launch(old))) < to_text(datetime.now(UTC))
+
+
+def task_store(lineage):
+    """What the lineage's first worker has."""
+    _, stored = lineage.stored()
+    claim = stored.lineage.claims[0]
+    return TaskStore(
+        plan=TaskStorePlan(
+            driver=lineage.made.driver,
+            job=lineage.made.job,
+            lineage=LineageId(step=1, task=lineage.key),
+            launch=LAUNCH,
+            claim=claim,
+            share=claim,
+            log=lineage.made.log(lineage.log_prefix),
+            clock=lineage.clock,
+            declared=None,
+            neighbours=None,
+            retention=ONE.retention,
+        )
+    )
+
+
+def test_a_worker_prunes_after_its_saves_and_deletes_a_minute_later(lineage):
+    store = task_store(lineage)
+    assert store.prune()
+    assert len(lineage.packs()) == 2
+    assert not store.prune()
+    lineage.clock.by = GRACE + timedelta(seconds=5)
+    assert store.prune()
+    assert len(lineage.packs()) == 1
+    assert not store.prune()
+
+
+def test_a_full_disk_takes_the_record_once_leftovers_are_gone(tmp_path):
+    lineage = Lineage(tmp_path, saves=3)
+    store = task_store(lineage)
+    assert store.prune()
+    lineage.saved("content 3")
+
+    def before(call, key):
+        if call is Call.PUT_IF_ABSENT and "/log/" in key:
+            raise OutOfSpace("full", hint="")
+
+    lineage.made.driver.before = before
+    assert store.prune(is_full=True)  # no record could be put, but what was left over is gone
+    assert len(lineage.packs()) == 2
+    assert not store.prune(is_full=True)
+    lineage.made.driver.before = None
+    assert store.prune(is_full=True)
+    assert len(lineage.packs()) == 1
+    assert lineage.kinds() == ["save", "save", "save", "prune", "save", "prune"]
