@@ -230,6 +230,7 @@ def _leftovers(
     pause: Callable[[int], None],
 ) -> Pruner:
     log = Log(driver, layout.lineage_log(job, step, task), clock=clock, pause=pause)
+    log.read()
     return Pruner(
         driver=driver,
         packs=layout.packs(job, step, task),

@@ -141,12 +141,12 @@ class Pruner(Struct):
         )
 
     def collect(self, *, grace: timedelta = GRACE) -> tuple[PackId, ...]:
-        """Look at the log again, and delete the packs whose grace is over; which were there."""
+        """Delete the packs whose grace is over, looking at the log again; which were there."""
+        if not self.due(self.lineage(), grace=grace):
+            return ()
         self.log.read()
         lineage = self.lineage()
         due = self.due(lineage, grace=grace)
-        if not due:
-            return ()
         deleted = delete_pruned(
             self.driver, self.packs, pruned=due, living=self._living(lineage, ())
         )
