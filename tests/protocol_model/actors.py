@@ -21,13 +21,14 @@ from perdure.policy.stops import Scope
 from perdure.store import layout
 from perdure.store.job_log import JobLogState, TaskRef
 from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
-from perdure.store.lineage import Claim, fold_lineage, share_claim
-from perdure.store.log import Entry, Log
+from perdure.store.lineage import Claim, Lineage, Save, fold_lineage, share_claim
+from perdure.store.log import Entry, Log, Refused
 from perdure.worker.claiming import (
     Busy,
     Claimant,
     ClaimPlan,
     Held,
+    Housekeeping,
     Identity,
     Left,
     LineageView,
@@ -95,6 +96,8 @@ class Plan:
         takes_share: it takes the lineage as a share, else by a claim.
         looks: it reads the job's log before each value, not only after a gap.
         prunes: it lets go of all but its newest checkpoint after each save.
+        packs: what it saves lies in packs; of an attempt's saves all but the second rest on the
+            pack of its first one, too, while no prune record names it.
         decide: what policy says; another one may fall back to an older checkpoint.
         after: it is launched once this key is there.
         ref: of the lineage, as the intent names it.
@@ -105,6 +108,7 @@ class Plan:
     takes_share: bool = False
     looks: bool = False
     prunes: bool = False
+    packs: bool = False
     keeps: bool = True
     decide: Callable[[LineageView], Decision] | None = None
     after: str | None = None
@@ -251,14 +255,16 @@ class Worker:
     def _save_and_keep(self, claim: Claim, log: Log, value: int, values: tuple[int, ...]) -> bool:
         support = None
         if value in self.plan.saves:
-            if self.plan.prunes:
-                self.world.put(f"{PACKS}/{self.launch}-{claim.attempt}-{value}", b"pack")
+            pack = f"{self.launch}-{claim.attempt}-{value}"
+            if self.plan.prunes or self.plan.packs:
+                self.world.put(f"{PACKS}/{pack}", b"pack")
             rest = [v for v in values if v > value]
             header = {
                 "kind": "save",
                 "save": 1,
-                "pack": f"{self.launch}-{claim.attempt}-{value}",
-                "content": f"{self.launch}-{claim.attempt}-{value}",
+                "pack": pack,
+                "rests": self._rests(claim, log) if self.plan.packs else [],
+                "content": pack,
                 "first_incomplete": rest[0] if rest else None,
             }
             support = append_as_owner(log, claim.number, header, b"")
@@ -271,6 +277,14 @@ class Worker:
         if self.plan.keeps:
             self._note(Kind.KEPT, claim.attempt, durable=True, values=[value], support=support)
         return True
+
+    def _rests(self, claim: Claim, log: Log) -> list[str]:
+        """What a capture deduplicates against."""
+        saves = [e for e in log.entries if e.kind == "save" and e.header["claim"] == claim.number]
+        pruned = {pack for e in log.entries if e.kind == "prune" for pack in e.header["packs"]}
+        if len(saves) < 2 or saves[0].header["pack"] in pruned:
+            return []
+        return [saves[0].header["pack"]]
 
     def _note(self, kind: Kind, attempt: int, *, durable: bool = False, **fields: Any) -> bool:
         key = {"step": STEP, "task": TASK, "attempt": attempt}
@@ -297,6 +311,81 @@ def prune(worker: Worker, log: Log, claim: int) -> None:
             for save in gone:
                 worker.world.delete(f"{PACKS}/{save.header['pack']}")
             return
+
+
+@dataclass
+class HouseParts:
+    """What a housekeeper is made of; traces put worse parts in."""
+
+    claimant: type[Claimant] = Claimant
+    keep: Callable[[Claimant, Callable[[Lineage, Log], bool]], object] | None = None
+
+
+@dataclass
+class Housekeeper:
+    """Somebody who prunes a lineage that nobody holds: all but its point."""
+
+    parts: HouseParts = field(default_factory=HouseParts)
+    after: str | None = None
+
+    def __call__(self, world: World) -> None:
+        if self.after is not None:
+            world.ask("until", self.after)
+        records = JobRecords(world, JOB, clock=StillClock(), pause=lambda _tries: None)
+        claimant = self.parts.claimant(
+            records,
+            Identity(launch=LaunchId(world.name), token="t"),
+            stillness=AskedStillness(world),
+            is_gone=lambda _described: False,
+            is_stopped=lambda _step, _task: True,
+        )
+        try:
+            if self.parts.keep is not None:
+                held = self.parts.keep(claimant, lambda lineage, _log: bool(house_victims(lineage)))
+            else:
+                held = claimant.keep_house(
+                    replace(REF, share=None),
+                    STEP,
+                    lambda lineage, _log: bool(house_victims(lineage)),
+                )
+        except StoreUnavailable as error:
+            world.ask("note", "left", error.message)
+            return
+        if not isinstance(held, Housekeeping):
+            world.ask("note", "kept no house", repr(held))
+            return
+        self._prune(world, records, held)
+
+    def _prune(self, world: World, records: JobRecords, held: Housekeeping) -> None:
+        """The record at the number after the log that was judged by; then the data."""
+        while True:
+            lineage = records.fold(held.log, share=records.share_of(STEP, REF))
+            if lineage.owner is None or lineage.owner.number != held.claim:
+                return
+            gone = house_victims(lineage)
+            needed = {
+                pack
+                for save in lineage.saves
+                if not save.is_pruned and save not in gone
+                for pack in (save.header["pack"], *save.header["rests"])
+            }
+            packs = sorted({save.header["pack"] for save in gone} - needed)
+            record = {"kind": "prune", "claim": held.claim, "saves": [s.number for s in gone]}
+            if gone and isinstance(held.log.append({**record, "packs": packs}), Refused):
+                continue
+            for pack in packs:
+                world.delete(f"{PACKS}/{pack}")
+            return
+
+
+def house_victims(lineage: Lineage) -> list[Save]:
+    """All but the point, bases and what is gone already."""
+    bases = {c.base for c in lineage.claims} | {b.base for b in lineage.branches}
+    return [
+        save
+        for save in lineage.saves
+        if save.number != lineage.point and save.number not in bases and not save.is_pruned
+    ]
 
 
 @dataclass

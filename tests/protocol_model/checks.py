@@ -78,6 +78,8 @@ def check_note(name: str, note: tuple[Any, ...], state: State, scenario: Scenari
             _check_base(base, state)
         case ("ran", number, _value):
             _check_no_successor(name, number, state)
+        case ("lost", _number):
+            _check_was_still(name, state)
         case ("started", number):
             _check_not_stopped(name, number, state)
         case _:
@@ -103,15 +105,25 @@ def _check_no_successor(name: str, number: int, state: State) -> None:
             raise ViolationError(f"{name} runs on although {other} has begun after it")
 
 
+def _check_was_still(name: str, state: State) -> None:
+    """Nobody loses a task that they are at work on by a claim, unless they were judged still."""
+    records = [data for key, data in state.held.items() if key.startswith(LOG)]
+    if any(b'"kind":"branch"' in data for data in records):
+        return  # a person's, from before the share was taken
+    if ("judged", name) not in state.noted:
+        raise ViolationError(f"{name}, which is healthy, has lost its task")
+
+
 def _check_base(base: int | None, state: State) -> None:
     """The data of the base is there."""
     if base is None:
         return
     driver = MemoryDriver(_objects(state))
     record = Log(driver, LOG, clock=StillClock(), pause=lambda _n: None).fetch(base)
-    pack = record.header.get("pack")
+    needed = {record.header.get("pack"), *record.header.get("rests", ())}
     prunes = any(key.startswith(PACKS) for key in state.held)
-    if record.kind != "save" or (prunes and f"{PACKS}/{pack}" not in state.held):
+    is_whole = all(f"{PACKS}/{pack}" in state.held for pack in needed)
+    if record.kind != "save" or (prunes and not is_whole):
         raise ViolationError(f"the base {base} was destroyed")
 
 
@@ -147,6 +159,9 @@ def check_end(state: State, scenario: Scenario, parts: Parts) -> None:
     last = Worker(plan=Plan(ref=ref), parts=parts)
     world = Direct(LAST, state, scenario)
     assert run(last, world) is None
+    for note in world.notes:
+        if note[0] == "begun":
+            _check_base(note[2], state)
     _check_last(world, state)
     records = parts.records(
         MemoryDriver(world.objects), JOB, clock=StillClock(), pause=lambda _n: None

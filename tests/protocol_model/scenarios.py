@@ -27,8 +27,11 @@ from protocol_model.actors import (
     AT,
     JOB,
     LOG,
+    PACKS,
     STEP,
     TASK,
+    Housekeeper,
+    HouseParts,
     Parts,
     Person,
     Plan,
@@ -134,6 +137,56 @@ def pruning(
         },
         budget,
         made,
+        falls_back=True,
+    )
+
+
+def housekeeping(
+    budget: Budget,
+    parts: Parts | None = None,
+    house: HouseParts | None = None,
+    *,
+    comes: bool = False,
+) -> Scenario:
+    """An owner that saves and prunes nothing, and somebody who prunes; a worker that comes."""
+    made = parts or Parts()
+    task = Plan(values=(1, 2, 3), saves=frozenset({1, 2, 3}), packs=True, keeps=False)
+    programs: dict[str, Program] = {
+        "l": Worker(replace(task, takes_share=True), made),
+        "h": Housekeeper(house or HouseParts(), after=f"{LOG}/0000000002"),
+    }
+    if comes:
+        programs["m"] = Worker(replace(task, after=f"{LOG}/0000000002"), made)
+    return scenario(programs, budget, made)
+
+
+def tidying(
+    budget: Budget,
+    parts: Parts | None = None,
+    house: HouseParts | None = None,
+    *,
+    houses: str = "h",
+) -> Scenario:
+    """Some who prune what a dead owner left, and a worker that falls back to its oldest."""
+    made = parts or Parts()
+    held = dead_owner()
+    for key in [key for key in held if key.endswith("/journal")]:
+        released = {"step": STEP, "task": TASK, "attempt": 1}
+        held[key] += encode_line(Kind.RELEASED, released)
+    for number in (1, 2):
+        pack = f"l-1-{number}"
+        save = {"kind": "save", "claim": 0, "save": 1, "pack": pack, "rests": [], "content": pack}
+        held[f"{LOG}/000000000{number}"] = _record(save, f"l{number + 2}")
+        held[f"{PACKS}/{pack}"] = b"pack"
+    task = Plan(values=(1,), saves=frozenset(), keeps=False, decide=from_the_oldest((1,)))
+    return scenario(
+        {
+            **{name: Housekeeper(house or HouseParts()) for name in houses},
+            "m": Worker(task, made),
+        },
+        budget,
+        made,
+        held,
         falls_back=True,
     )
 

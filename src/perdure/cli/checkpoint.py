@@ -5,7 +5,8 @@ one that the task's next attempt starts from.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,34 @@ def _named(given: dict[str, Any], *, write: bool = False) -> "NamedCheckpoint":
     from perdure.cli.checkpoint_naming import named_checkpoint
 
     return named_checkpoint(places(given["home"], given["store"]), given["name"], write=write)
+
+
+@contextmanager
+def _being_read(found: "NamedCheckpoint") -> Iterator[None]:
+    """Inside, the checkpoint's bytes are read: what a prune took away meanwhile is no damage.
+
+    Raises:
+        CheckpointMissing: it was pruned.
+    """
+    from perdure.errors import CheckpointCorrupt
+
+    try:
+        yield
+    except CheckpointCorrupt:
+        _look_again(found)
+        raise
+
+
+def _look_again(found: "NamedCheckpoint") -> None:
+    """Refuse a checkpoint that was pruned since it was found."""
+    from perdure.errors import CheckpointMissing
+
+    number, log = found.save.number, found.at.stored.log
+    if any(e.kind == "prune" and number in e.header.get("saves", ()) for e in log.read()):
+        raise CheckpointMissing(
+            f"{found.label} was pruned while it was being read",
+            hint="Pin it before: perdure checkpoint pin JOB/TASK@N",
+        )
 
 
 def _described(found: "NamedCheckpoint") -> dict[str, Any]:
@@ -236,16 +265,17 @@ def restore(**given: Any) -> int:
     folder: Path = given["folder"].absolute()
     _make_empty(folder)
     manifest, left_out = session_only(found.manifest)
-    restored = put_back(
-        RestoreRequest(
-            driver=found.at.looked.store.driver,
-            packs=found.at.stored.packs,
-            manifest=manifest,
-            name=found.label,
-            roots=Roots(folder),
-            sealing=sealing_of(found.at.document),
+    with _being_read(found):
+        restored = put_back(
+            RestoreRequest(
+                driver=found.at.looked.store.driver,
+                packs=found.at.stored.packs,
+                manifest=manifest,
+                name=found.label,
+                roots=Roots(folder),
+                sealing=sealing_of(found.at.document),
+            )
         )
-    )
     file = str(restored.file) if restored.file is not None else None
     notes = [*left_out, *restored.notes]
     if given["as_json"]:
@@ -291,6 +321,8 @@ def verify(**given: Any) -> int:
     sealing = sealing_of(found.at.document)
     check_key(sealing, found.manifest, found.label)
     damages = verify_checkpoint(driver, found.at.stored.packs, found.manifest, sealing)
+    if damages:
+        _look_again(found)
     if given["as_json"]:
         print(json.dumps({"name": found.label, "damaged": to_builtins(damages)}))
     elif not damages:
@@ -346,18 +378,19 @@ def export(**given: Any) -> int:
     described = _described(found)
     about = {name: described[name] for name in _ABOUT}
     about["parameters"] = dict(found.at.task.step.texts(found.at.task.ref))
-    written = write(
-        Export(
-            driver=found.at.looked.store.driver,
-            packs=found.at.stored.packs,
-            manifest=found.manifest,
-            record=found.at.looked.store.driver.get(key),
-            about={**about, "job_name": found.at.document.name},
-            sealing=sealing_of(found.at.document),
-            name=found.label,
-        ),
-        given["file"],
-    )
+    with _being_read(found):
+        written = write(
+            Export(
+                driver=found.at.looked.store.driver,
+                packs=found.at.stored.packs,
+                manifest=found.manifest,
+                record=found.at.looked.store.driver.get(key),
+                about={**about, "job_name": found.at.document.name},
+                sealing=sealing_of(found.at.document),
+                name=found.label,
+            ),
+            given["file"],
+        )
     if given["as_json"]:
         file = str(given["file"])
         print(json.dumps({"name": found.label, "file": file, "size_bytes": written}))

@@ -7,11 +7,12 @@ import click
 from msgspec import to_builtins
 
 from perdure.cli.places import places, where_options
-from perdure.cli.tables import console, moment, plain, show_table
+from perdure.cli.tables import console, duration, moment, plain, show_table
 from perdure.sizes import size_text as size
 
 if TYPE_CHECKING:
     from perdure.manager.facts import CheckpointFacts
+    from perdure.store.job_document import Options
 
 
 @click.command()
@@ -54,10 +55,26 @@ def checkpoints(**given: Any) -> int:
             )
     if given["as_json"]:
         listed = [_plain_row(row) for row in rows]
-        print(json.dumps({"job": document.job, "checkpoints": listed}))
+        described = {"job": document.job, "retention": document.options.retention()}
+        print(json.dumps({**described, "checkpoints": listed}))
     else:
         _show(document.job, rows)
+        if rows:
+            print(_kept(document.options))
     return 0
+
+
+def _kept(options: "Options") -> str:
+    """The job's rules, in one sentence."""
+    rules = [f"the last {options.keep_last}" if options.keep_last > 1 else "the last one"]
+    if options.keep_age_seconds is not None:
+        rules.append(f"all of the last {duration(options.keep_age_seconds)}")
+    else:
+        rules.append("while there is room one an hour and one a day")
+    text = f"Kept of each task: {', '.join(rules)}"
+    if options.keep_size_bytes is not None:
+        text += f"; at most {size(options.keep_size_bytes)} in all"
+    return f"{text}."
 
 
 def _plain_row(row: dict[str, Any]) -> dict[str, Any]:

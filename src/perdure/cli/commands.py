@@ -27,6 +27,7 @@ _COMMANDS = {
     "cancel": ("perdure.cli.wishes", "Stop a job and abandon it."),
     "checkpoints": ("perdure.cli.checkpoints", "List a job's checkpoints."),
     "checkpoint": ("perdure.cli.checkpoint", "Look into one checkpoint, restore or pin it."),
+    "prune": ("perdure.cli.prune", "Let go of older checkpoints of tasks at rest."),
     "rm": ("perdure.cli.housekeeping", "Remove jobs."),
     "du": ("perdure.cli.housekeeping", "Show how much space jobs take."),
     "verify": ("perdure.cli.housekeeping", "Read everything of a job back and check it."),

@@ -1,8 +1,9 @@
 """``perdure rm``, ``du``, ``verify`` and ``repair``: the store and the home, kept in order."""
 
 import json
+import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,12 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from perdure.cli.looking import Looked
+    from perdure.manager.checking import Checked, Finding
     from perdure.manager.removing import Removal
+    from perdure.policy.sampling import Subset
     from perdure.store.job_document import JobDocument
     from perdure.store.layout import JobId
+    from perdure.store.sealing import Sealing
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 _DAMAGED_EXIT = 8
@@ -68,7 +72,8 @@ def rm(**given: Any) -> int:
 
 def _named_jobs(looked: "Looked", names: tuple[str, ...]) -> "list[JobDocument]":
     """The jobs of these names, each once; one whose record is damaged goes by its whole id."""
-    from perdure.errors import StoreDamaged
+    from perdure.errors import JobMissing, StoreDamaged
+    from perdure.store.deleting import remains
     from perdure.store.job_document import JobDocument, Text
     from perdure.store.layout import JobId, is_ulid
 
@@ -76,8 +81,9 @@ def _named_jobs(looked: "Looked", names: tuple[str, ...]) -> "list[JobDocument]"
     for name in names:
         try:
             document = looked.job(name)
-        except StoreDamaged:
-            if not is_ulid(name):
+        except (JobMissing, StoreDamaged) as error:
+            is_lost = is_ulid(name) and JobId(name) in remains(looked.store.driver).lost
+            if not is_ulid(name) or (isinstance(error, JobMissing) and not is_lost):
                 raise
             document = JobDocument(
                 job=JobId(name),
@@ -156,6 +162,7 @@ def _removal(where: Places, document: "JobDocument", *, wait: bool) -> "Removal"
         rooms=Rooms(
             logs=where.logs(document.job),
             sessions=None if options.preserve else where.sessions(document),
+            lock=where.locks / f"{document.job}.lock",
             local_store=Path(options.local_store) if options.local_store else None,
         ),
         wait=wait,
@@ -165,9 +172,9 @@ def _removal(where: Places, document: "JobDocument", *, wait: bool) -> "Removal"
 
 def _finish_removals(looked: "Looked") -> list[str]:
     """Removals that were killed on their way."""
-    from perdure.store.deleting import remove_job, unfinished_removals
+    from perdure.store.deleting import remains, remove_job
 
-    jobs = unfinished_removals(looked.store.driver)
+    jobs = remains(looked.store.driver).removals
     for job in jobs:
         remove_job(looked.store.driver, job)
     return list(jobs)
@@ -243,71 +250,158 @@ def _usage(looked: "Looked", job: "JobId") -> dict[str, Any]:
 
 @click.command()
 @click.argument("job", required=False)
+@click.option(
+    "--read-data-subset",
+    "subset",
+    metavar="N%|SIZE",
+    help="All records, and of the checkpoints' blocks a random part: 10%, 5G.",
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Of the random part: reads it once more.")
 @_JSON
 @where_options
 def verify(**given: Any) -> int:
     """Read everything of all jobs, or of JOB, back and check it; exit with 8 if it is damaged."""
     from perdure.cli.looking import look_into
-    from perdure.manager.checking import Checked, check_job
+    from perdure.manager.checking import Checked, Depth, check_job
 
+    subset = _subset(given["subset"], given["seed"])
     looked = look_into(places(given["home"], given["store"]))
     checked = Checked()
+    jobs = _jobs_meant(looked, given["job"])
+    part = None if subset is None else _part(looked, jobs, subset)
     findings = [
         finding
-        for job in _jobs_meant(looked, given["job"])
-        for finding in check_job(looked.store.driver, job, checked)
+        for job in jobs
+        for finding in check_job(
+            looked.store.driver, job, checked, Depth(subset=part, sealing=_sealing(looked, job))
+        )
     ]
     if given["as_json"]:
-        print(json.dumps({**to_builtins(checked), "damaged": to_builtins(findings)}))
+        seed = subset.seed if subset is not None else None
+        described = {**to_builtins(checked), "subset": given["subset"], "seed": seed}
+        print(json.dumps({**described, "damaged": to_builtins(findings)}))
     else:
-        print(
-            f"Read {checked.records} records, {checked.journals} journals and"
-            f" {checked.checkpoints} checkpoints of {size(checked.size_bytes)}."
-        )
-        for finding in findings:
-            print(f"  {finding.key}: {plain(finding.reason)}")
-        print(pointed("Run: perdure repair") if findings else "All of it is what was written.")
+        _show_checked(checked, subset, findings)
     return _DAMAGED_EXIT if findings else 0
+
+
+def _sealing(looked: "Looked", job: "JobId") -> "Sealing":
+    """How the job's blocks are encrypted; nothing, where the job or its key cannot be read."""
+    from perdure.cli.keys import sealing_of
+    from perdure.errors import PerdureError
+    from perdure.manager.stored_jobs import stored_job
+    from perdure.store.sealing import PLAIN
+
+    try:
+        document = stored_job(looked.store.driver, job)
+        return PLAIN if document is None else sealing_of(document)
+    except PerdureError:
+        return PLAIN
+
+
+def _show_checked(
+    checked: "Checked", subset: "Subset | None", findings: "Sequence[Finding]"
+) -> None:
+    read = "" if subset is None else f"{size(checked.read_bytes)} of the blocks of "
+    print(
+        f"Read {checked.records} records, {checked.journals} journals and"
+        f" {read}{checked.checkpoints} checkpoints of {size(checked.size_bytes)}."
+    )
+    if subset is not None:
+        print(f"The same part is read again with --seed {subset.seed}.")
+    if checked.locked:
+        print(
+            f"The bytes of {checked.locked} checkpoints were not read: they are encrypted with a"
+            " key that is not here (PERDURE_KEY_FILE)."
+        )
+    for finding in findings:
+        print(f"  {finding.key}: {plain(finding.reason)}")
+    if findings:
+        print(pointed("Run: perdure repair"))
+    else:
+        print(f"All of {'it' if subset is None else 'that part'} is what was written.")
+
+
+def _subset(text: str | None, seed: int | None) -> "Subset | None":
+    """``10%`` or ``5G``, with a seed that is drawn where none was given."""
+    from perdure.cli.job_options import size_bytes
+    from perdure.errors import UsageError
+    from perdure.policy.sampling import Subset
+
+    if text is None:
+        if seed is not None:
+            raise UsageError("--seed needs --read-data-subset")
+        return None
+    chosen = secrets.randbits(32) if seed is None else seed
+    if not text.endswith("%"):
+        return Subset(size_bytes=size_bytes(text), seed=chosen)
+    try:
+        part = float(text.removesuffix("%")) / 100
+    except ValueError:
+        part = 0.0
+    if not 0 < part <= 1:
+        raise UsageError(f"{text!r} is no part of a whole", hint="Write it like 10%, or like 5G.")
+    return Subset(part=part, seed=chosen)
+
+
+def _part(looked: "Looked", jobs: "Sequence[JobId]", subset: "Subset") -> "Subset":
+    """The subset as a part of what is stored."""
+    from perdure.manager.checking import stored_bytes
+
+    if subset.part is not None:
+        return subset
+    return subset.of(sum(stored_bytes(looked.store.driver, job) for job in jobs))
 
 
 def _jobs_meant(looked: "Looked", name: str | None) -> "tuple[JobId, ...]":
     """The job that is named; without a name all, also those whose record cannot be read."""
-    from perdure.manager.stored_jobs import job_ids
     from perdure.store.layout import JobId, is_ulid
 
     if name is None:
-        return job_ids(looked.store.driver)
-    if is_ulid(name):
-        return (JobId(name),) if JobId(name) in job_ids(looked.store.driver) else ()
+        return _all_jobs(looked)
+    if is_ulid(name) and JobId(name) in _all_jobs(looked):
+        return (JobId(name),)
     return (looked.job(name).job,)
+
+
+def _all_jobs(looked: "Looked") -> "tuple[JobId, ...]":
+    """All jobs, also those of which the record alone was lost."""
+    from perdure.manager.stored_jobs import job_ids
+    from perdure.store.deleting import remains
+
+    return (*job_ids(looked.store.driver), *remains(looked.store.driver).lost)
 
 
 @click.command()
 @_JSON
 @where_options
 def repair(**given: Any) -> int:
-    """Rebuild the cache, finish removals, and set damaged objects aside; nothing is deleted.
+    """Rebuild the cache, finish removals and prunes, and set damaged objects aside.
 
     Exits with 8 if something is damaged that could not be set aside.
     """
     from perdure.cli.looking import look_into
-    from perdure.manager.stored_jobs import job_ids
 
     looked = look_into(places(given["home"], given["store"]), write=True)
     had_cache = looked.cache.drop()
     finished = _finish_removals(looked)
-    swept = looked.store.driver.sweep("", older_than_seconds=_LEFT_SECONDS)
-    rows = [row for job in job_ids(looked.store.driver) for row in _repair_job(looked, job)]
+    swept = _sweep(looked)
+    jobs = _all_jobs(looked)
+    collected = sum(_collect(looked, job) for job in jobs)
+    rows = [row for job in jobs for row in _repair_job(looked, job)]
     left = [row for row in rows if row["aside"] is None]
     if given["as_json"]:
         described = {"cache_rebuilt": had_cache, "removals_finished": finished}
-        print(json.dumps({**described, "temporary_removed": swept, "damaged": rows}))
+        described |= {"temporary_removed": swept, "packs_removed": collected, "damaged": rows}
+        print(json.dumps(described))
         return _DAMAGED_EXIT if left else 0
     print("The cache is made anew when it is needed." if had_cache else "There was no cache.")
     for job in finished:
         print(f"The removal of {job} is finished.")
     if swept:
         print(f"{swept} files of writers that died were removed.")
+    if collected:
+        print(f"{collected} packs of pruned checkpoints were removed.")
     for row in rows:
         print(f"  {row['key']}: {plain(row['reason'])}")
         print(f"    {row['advice']}" + (f": {row['aside']}" if row["aside"] else ""))
@@ -315,16 +409,44 @@ def repair(**given: Any) -> int:
     return _DAMAGED_EXIT if left else 0
 
 
+def _sweep(looked: "Looked") -> int:
+    """What dead writers left; a job of which something may run is left alone.
+
+    A living writer may touch its file as rarely as its task saves.
+    """
+    from perdure.clock import pause
+    from perdure.manager.removing import is_busy
+    from perdure.store import layout
+
+    driver, clock = looked.store.driver, looked.clock
+    busy = [job for job in _all_jobs(looked) if is_busy(driver, job, clock, pause)]
+    prefixes = [f(job) for job in busy for f in (layout.job_prefix, layout.lineages_prefix)]
+    return driver.sweep("", older_than_seconds=_LEFT_SECONDS, skip=frozenset(prefixes))
+
+
+def _collect(looked: "Looked", job: "JobId") -> int:
+    """What the job's prunes have left; one that cannot be read is told by `_repair_job`."""
+    from perdure.clock import pause
+    from perdure.errors import PerdureError
+    from perdure.manager.pruning import collect_leftovers
+
+    try:
+        return collect_leftovers(looked.store.driver, job, looked.clock, pause)
+    except PerdureError:
+        return 0
+
+
 def _repair_job(looked: "Looked", job: "JobId") -> list[dict[str, Any]]:
     """Repair one job; one that is at work, or of a later format, is told and left alone."""
     from perdure.errors import PerdureError
-    from perdure.manager.checking import Checked, check_job
+    from perdure.manager.checking import Checked, Depth, check_job
     from perdure.manager.repairing import repair as repair_findings
 
     driver, clock = looked.store.driver, looked.clock
     folder = looked.places.home / "damaged" / looked.store.store_id
     try:
-        findings = list(check_job(driver, job, Checked()))
+        depth = Depth(sealing=_sealing(looked, job))
+        findings = list(check_job(driver, job, Checked(), depth))
         if any(finding.kind == "record" for finding in findings):
             _refuse_busy(looked, job)
         done = repair_findings(driver, findings, folder, clock)

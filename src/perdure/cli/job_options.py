@@ -138,7 +138,21 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         type=click.IntRange(min=1),
         default=3,
         show_default=True,
-        help="How many checkpoints of a task are kept.",
+        help="So many of a task's newest checkpoints are kept.",
+    ),
+    click.option("--keep-age", metavar="AGE", help="And all that are younger: 12h, 7d."),
+    click.option(
+        "--keep-size", metavar="SIZE", help="At most so much of a task, beside what must stay."
+    ),
+    click.option(
+        "--max-pack-age",
+        metavar="AGE",
+        help="Checkpoints rest on no older files: for disks that are purged.",
+    ),
+    click.option(
+        "--share",
+        type=click.Choice(["group"]),
+        help="If the store is made now, make it for all members of its folder's group.",
     ),
     click.option(
         "--local-store",
@@ -211,6 +225,9 @@ def _options(given: Mapping[str, Any]) -> Options:
         limits=limits,
         step_limits=step_limits,
         keep_last=given["keep_last"],
+        keep_age_seconds=age_seconds(given["keep_age"]),
+        keep_size_bytes=size_bytes(given["keep_size"]) if given["keep_size"] else None,
+        max_pack_age_seconds=age_seconds(given["max_pack_age"]),
         hooks=_hooks(given["hooks"]),
         temporary_dir=str(Path(given["sessions_dir"]).absolute())
         if given["sessions_dir"]
@@ -351,9 +368,26 @@ def age(text: str) -> timedelta:
     """
     units = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
     number, unit = text[:-1], text[-1:]
-    if unit not in units or not number.isdigit():
+    if unit not in units or not (number.isascii() and number.isdigit()):
         raise UsageError(f"{text!r} is no age", hint="Write it like 30d or 12h.")
-    return timedelta(**{units[unit]: int(number)})
+    try:
+        return timedelta(**{units[unit]: int(number)})
+    except (OverflowError, ValueError) as error:
+        raise UsageError(f"{text!r} is longer than there is time") from error
+
+
+def age_seconds(text: str | None) -> int | None:
+    """An age in seconds, where there is one.
+
+    Raises:
+        UsageError: it is none, or no time at all.
+    """
+    if text is None:
+        return None
+    found = age(text)
+    if not found:
+        raise UsageError(f"{text!r} is no time at all", hint="Write it like 30d or 12h.")
+    return int(found.total_seconds())
 
 
 def caller_environment() -> dict[str, str]:

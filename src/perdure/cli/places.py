@@ -27,11 +27,16 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class Places(Struct, frozen=True, kw_only=True):
-    """Where things are on this host."""
+    """Where things are on this host.
+
+    Attributes:
+        shares: a store that is made now is made for the group.
+    """
 
     home: Path
     store_url: str
     cache: Path
+    shares: bool = False
 
     def logs(self, job: JobId) -> Path:
         """The folder of a job's logs."""
@@ -57,16 +62,25 @@ class Places(Struct, frozen=True, kw_only=True):
         try:
             if create:
                 _make_private(self.home)
-            return open_store(self.store_url, write=write, create=create)
+            store = open_store(
+                self.store_url, write=write, create=create, share_with_group=self.shares
+            )
         except OSError as error:
             raise HomeError(
                 f"the home {self.home} or the store {self.store_url} cannot be used:"
                 f" {error.strerror}: {error.filename}",
                 hint="Name folders of your own: --home DIR, --store DIR.",
             ) from error
+        if self.shares and not store.is_shared:
+            click.echo(
+                f"perdure: the store {self.store_url} is its owner's alone, and stays so:"
+                " --share makes new ones",
+                err=True,
+            )
+        return store
 
 
-def places(home: str | None, store: str | None) -> Places:
+def places(home: str | None, store: str | None, *, share: str | None = None) -> Places:
     """The places that the options and the environment name."""
     named = home or os.environ.get("PERDURE_HOME") or platformdirs.user_data_dir("perdure")
     where = Path(named).expanduser().absolute()
@@ -75,7 +89,12 @@ def places(home: str | None, store: str | None) -> Places:
         url = str(Path(url).expanduser().absolute())
     cache = os.environ.get("PERDURE_CACHE") or platformdirs.user_cache_dir("perdure")
     remember(home=str(where) if home else None, store=url if store else None)
-    return Places(home=where, store_url=url, cache=Path(cache).expanduser().absolute())
+    return Places(
+        home=where,
+        store_url=url,
+        cache=Path(cache).expanduser().absolute(),
+        shares=share == "group",
+    )
 
 
 def where_options(command: _Command) -> _Command:

@@ -52,7 +52,7 @@ def _run(engine: LocalEngine, given: dict[str, Any]) -> int:
     """The command, while a worker is being prepared beside it."""
     from perdure.cli.running import Shown, run_job
 
-    where = places(given["home"], given["store"])
+    where = places(given["home"], given["store"], share=given["share"])
     document = job_document(given, caller_environment())
     return run_job(
         where, _recognized(document, given), Shown.by(given), engine, again=given["again"]

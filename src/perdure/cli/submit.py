@@ -29,7 +29,7 @@ def submit(**given: Any) -> int:
     from perdure.manager.submission import submit as put
     from perdure.worker.loading import load
 
-    where = places(given["home"], given["store"])
+    where = places(given["home"], given["store"], share=given["share"])
     document = job_document(given, caller_environment())
     job = load(document)
     document = replace(document, name=document.name or job.name)

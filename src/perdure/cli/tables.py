@@ -94,6 +94,14 @@ def bar(where: "Console", done: float, total: float) -> "RenderableType":
     return ProgressBar(total=1.0, completed=share, width=_BAR_WIDTH)
 
 
+def duration(seconds: int) -> str:
+    """A length of time as options take it, in its largest whole unit."""
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds % length == 0:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
+
+
 def moment(text: str | None) -> str:
     """A moment for people: UTC, to the second; "" for none."""
     if not text:

@@ -6,21 +6,24 @@ since records are never deleted.
 Source: design 3 (rule 4); docs/store-format.md.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 
 from msgspec import Struct
 
 from perdure.errors import CheckpointError, FormatTooNew, PerdureError, StoreDamaged
 from perdure.journal.account import LaunchAccount
+from perdure.policy.sampling import Subset, choose
 from perdure.store import layout
 from perdure.store.driver import Driver, KeyMissing
 from perdure.store.job_document import from_header
 from perdure.store.layout import JobId, LaunchId
 from perdure.store.manifest import Manifest
 from perdure.store.manifest_reading import decode_manifest
+from perdure.store.packs import StoredBlock
 from perdure.store.record_format import Record, decode_record, decode_record_of
-from perdure.store.verify import verify_checkpoint
+from perdure.store.sealing import PLAIN, Sealing
+from perdure.store.verify import blocks_of, damaged_blocks, damages
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -38,22 +41,54 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class Checked(Struct):
-    """How much was read; ``locked``: checkpoints whose bytes were not, for want of their key."""
+    """How much was read.
+
+    Attributes:
+        size_bytes: of all files that the checkpoints describe.
+        read_bytes: of the blocks that were read; less than is stored where only a part was asked
+            for, more where checkpoints share blocks.
+        locked: checkpoints whose bytes were not read, for want of their key.
+    """
 
     records: int = 0
     journals: int = 0
     checkpoints: int = 0
     locked: int = 0
     size_bytes: int = 0
+    read_bytes: int = 0
 
 
-def check_job(driver: Driver, job: JobId, checked: Checked) -> Iterator[Finding]:
-    """What is wrong with a job; blocks while all of it is read."""
+class Depth(Struct, frozen=True, kw_only=True):
+    """How far the bytes of checkpoints are read.
+
+    Attributes:
+        subset: of their blocks, by its part; None: all. Records are read in any case.
+        sealing: how the job's blocks are encrypted; what another key is needed for is only counted.
+    """
+
+    subset: Subset | None = None
+    sealing: Sealing = PLAIN
+
+
+WHOLE = Depth()
+
+
+def check_job(
+    driver: Driver, job: JobId, checked: Checked, depth: Depth = WHOLE
+) -> Iterator[Finding]:
+    """What is wrong with a job; blocks while it is read.
+
+    Args:
+        driver: of the store.
+        job: which.
+        checked: what was read is added to it.
+        depth: how far.
+    """
     yield from _check_document(driver, job, checked)
     logs = _logs(driver, job)
     for log, numbers in logs.items():
         yield from _missing(log, numbers)
-        yield from _check_log(driver, log, numbers, checked)
+        yield from _check_log(driver, log, numbers, checked, depth)
     fences = _fences(driver, logs.get(layout.job_log(job), []), job)
     for name in driver.children(layout.launches(job)):
         if layout.is_ulid(name):
@@ -99,38 +134,109 @@ def _missing(log: str, numbers: list[int]) -> Iterator[Finding]:
         )
 
 
-def _check_log(driver: Driver, log: str, numbers: list[int], checked: Checked) -> Iterator[Finding]:
+def stored_bytes(driver: Driver, job: JobId) -> int:
+    """What the blocks of all checkpoints of a job take, as far as their records can be read."""
+    total = 0
+    for log, numbers in _logs(driver, job).items():
+        saves, _findings = _saves(driver, log, numbers, Checked())
+        manifests = [
+            one for key in saves if isinstance(one := _read_manifest(driver, key), Manifest)
+        ]
+        total += sum(block.stored for block in blocks_of(manifests))
+    return total
+
+
+def _check_log(
+    driver: Driver, log: str, numbers: list[int], checked: Checked, depth: Depth
+) -> Iterator[Finding]:
+    saves, findings = _saves(driver, log, numbers, checked)
+    yield from findings
+    manifests: list[tuple[str, Manifest]] = []
+    for key in saves:
+        manifest = _read_manifest(driver, key)
+        if isinstance(manifest, Finding):
+            yield manifest
+            continue
+        checked.checkpoints += 1
+        checked.size_bytes += manifest.size_bytes
+        if manifest.key_id != depth.sealing.key_id:
+            checked.locked += 1
+        elif depth.subset is None:
+            yield from _check_blocks(driver, log, [(key, manifest)], checked, depth)
+        else:
+            manifests.append((key, manifest))
+    if depth.subset is not None:
+        yield from _check_blocks(driver, log, manifests, checked, depth)
+
+
+def _saves(
+    driver: Driver, log: str, numbers: list[int], checked: Checked
+) -> tuple[list[str], list[Finding]]:
+    """The log's checkpoints that are not pruned, and its records that cannot be read."""
     pruned: set[int] = set()
     saves: list[tuple[int, str]] = []
+    findings: list[Finding] = []
     for number in sorted(numbers):
         key = layout.record_key(log, number)
         record = _read(driver, key, checked)
         if isinstance(record, Finding):
-            yield record
+            findings.append(record)
         elif record.kind == "save":
             saves.append((number, key))
         elif record.kind == "prune":
             pruned.update(record.header.get("saves", ()))
-    for number, key in saves:
-        if number not in pruned:
-            yield from _check_save(driver, log, key, checked)
+    return [key for number, key in saves if number not in pruned], findings
 
 
-def _check_save(driver: Driver, log: str, key: str, checked: Checked) -> Iterator[Finding]:
-    """Every byte of one checkpoint."""
+def _check_blocks(
+    driver: Driver,
+    log: str,
+    manifests: list[tuple[str, Manifest]],
+    checked: Checked,
+    depth: Depth,
+) -> Iterator[Finding]:
+    """Every byte of these checkpoints of one lineage, or of a subset of their blocks."""
     packs = f"{log.removesuffix('/log')}/packs"
+    blocks = _chosen(blocks_of(manifest for _key, manifest in manifests), packs, depth.subset)
+    checked.read_bytes += sum(block.stored for block in blocks)
+    judged = damaged_blocks(driver, packs, blocks, depth.sealing)
+    there = set(_looked_again(driver, log)) if judged else set()
+    for key, manifest in manifests:
+        # One that was pruned while it was read is no damage.
+        for damage in damages(manifest, judged) if key in there else ():
+            yield Finding(key=key, kind="checkpoint", reason=f"{damage.path}: {damage.reason}")
+
+
+def _looked_again(driver: Driver, log: str) -> list[str]:
+    """The checkpoints that are there now."""
+    numbers = [
+        int(last)
+        for key in driver.list(log)
+        if len(last := key.rpartition("/")[2]) == 10 and last.isdigit()
+    ]
+    saves, _findings = _saves(driver, log, numbers, Checked())
+    return saves
+
+
+def _chosen(
+    blocks: frozenset[StoredBlock], packs: str, subset: Subset | None
+) -> Collection[StoredBlock]:
+    if subset is None:
+        return blocks
+    there = sorted(
+        (block for block in blocks if block.pack is not None),
+        key=lambda block: (block.pack, block.offset, block.digest),
+    )
+    chosen = choose([block.stored for block in there], subset, name=packs)
+    return [there[index] for index in chosen]
+
+
+def _read_manifest(driver: Driver, key: str) -> Manifest | Finding:
+    """A checkpoint's description, or what is wrong with it."""
     try:
-        manifest = _manifest(driver, key)
+        return _manifest(driver, key)
     except PerdureError as error:
-        yield Finding(key=key, kind="checkpoint", reason=error.message)
-        return
-    checked.checkpoints += 1
-    checked.size_bytes += manifest.size_bytes
-    if manifest.key_id:
-        checked.locked += 1
-        return
-    for damage in verify_checkpoint(driver, packs, manifest):
-        yield Finding(key=key, kind="checkpoint", reason=f"{damage.path}: {damage.reason}")
+        return Finding(key=key, kind="checkpoint", reason=error.message)
 
 
 def _manifest(driver: Driver, key: str) -> Manifest:

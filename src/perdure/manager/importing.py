@@ -49,6 +49,7 @@ from perdure.store.packs import (
     BlockIndex,
     StoredBlock,
     number_packs,
+    packs_of,
     to_block,
 )
 from perdure.store.record_format import HEADER_LIMIT_BYTES, Record, decode_record
@@ -109,7 +110,9 @@ def import_checkpoint(
     carried = {name: record.header[name] for name in _CARRIED if name in record.header}
     saved = {"kind": "save", "claim": NO_CLAIM, "imported": True, **carried, **header}
     while not isinstance(put := stored.log.append(saved, payload), LogEntry):
-        check_importable(view, step, ref, read_lineage(view, step, ref))
+        now = read_lineage(view, step, ref)
+        check_importable(view, step, ref, now)
+        _check_packs(manifest, now)
     step.watch(ref).is_stale = True  # its log has grown by our own record
     done = branch(view, step, ref, put.number)
     return Imported(sequence=put.number, left_out=left_out, given_back=done.given_back)
@@ -136,6 +139,15 @@ def check_importable(view: JobView, step: StepView, ref: TaskRef, stored: Stored
                 hint=f"Stop it first: perdure suspend {view.document.job}",
                 launch=claim.launch,
             )
+
+
+def _check_packs(manifest: Manifest, stored: StoredLineage) -> None:
+    """Refuse where somebody who prunes has taken what was just written for a dead import's."""
+    if packs_of([manifest]) & stored.lineage.pruned_packs:
+        raise HomeBusy(
+            f"the checkpoints of {stored.label} were pruned while this one was imported",
+            hint="Import it again.",
+        )
 
 
 class _Taking(Struct):

@@ -144,6 +144,7 @@ class JobStatus(Struct, frozen=True, kw_only=True):
             "submitted_at": self.document.submitted_at,
             "settled_at": self.facts.settled_at,
             "manager": dict(self.now.manager) if self.now.manager is not None else None,
+            "retention": self.document.options.retention(),
             "steps": [_step_json(step) for step in self.steps],
             "tasks": to_builtins(self.facts.tasks),
             "tasks_left_out": self.facts.tasks_left_out,

@@ -29,12 +29,14 @@ class StoredLineage(Struct, frozen=True, kw_only=True):
 
     Attributes:
         label: of its task.
+        ref: of the lineage, as it was found.
         packs: prefix of its packs.
     """
 
     step: StepKey
     task: TaskKey
     label: str
+    ref: TaskRef
     log: Log
     lineage: Lineage
     packs: str
@@ -115,6 +117,7 @@ def _read(view: JobView, step: StepView, ref: TaskRef, texts: Mapping[str, str])
         step=step.key,
         task=ref.task,
         label=task_label(step.step.name, texts),
+        ref=ref,
         log=log,
         lineage=view.records.fold(log, share=view.records.share_of(step.key, ref)),
         packs=layout.packs(job, step.key, ref.task),

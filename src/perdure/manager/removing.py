@@ -8,13 +8,14 @@ Source: docs/store-format.md, "Deletion"; docs/decisions/073.
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
-from perdure.clock import Clock
+from perdure.clock import Clock, to_text
 from perdure.errors import HomeBusy, PerdureError
 from perdure.journal.heartbeat import Stillness, read_counter
 from perdure.manager.presence import live_manager
@@ -22,7 +23,7 @@ from perdure.store import layout
 from perdure.store.adopting import release
 from perdure.store.deleting import remove_job
 from perdure.store.driver import Driver
-from perdure.store.layout import JobId
+from perdure.store.layout import JobId, LaunchId
 from perdure.store.manifest_reading import decode_manifest
 from perdure.store.record_format import decode_record
 from perdure.store.tiers import forget_job
@@ -30,6 +31,9 @@ from perdure.worker.host import is_gone, is_of_here
 from perdure.worker.job_records import JobRecords
 
 _LOOK_SECONDS = 0.5
+#: So much of a record is read to see whether it is a claim: descriptions of checkpoints are longer,
+#: and cut off they are no records.
+_CLAIM_BYTES = 64 << 10
 
 
 class Rooms(Struct, frozen=True, kw_only=True):
@@ -38,11 +42,13 @@ class Rooms(Struct, frozen=True, kw_only=True):
     Attributes:
         logs: its logs.
         sessions: its session folders; None: they were to be preserved.
+        lock: by which its managers on this host exclude each other.
         local_store: the folder where its saves were taken first, or None.
     """
 
     logs: Path
     sessions: Path | None
+    lock: Path
     local_store: Path | None = None
 
 
@@ -75,13 +81,20 @@ def remove(driver: Driver, removal: Removal, clock: Clock, pause: Callable[[int]
         time.sleep(_LOOK_SECONDS)
     if removal.adopts:
         release_adopted(driver, removal.job)
-    removed = remove_job(driver, removal.job)
+    removed = remove_job(driver, removal.job, at=to_text(clock.now()))
     if removal.rooms.local_store is not None:
         forget_job(removal.rooms.local_store, removal.job)
     for folder in (removal.rooms.logs, removal.rooms.sessions):
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        removal.rooms.lock.unlink(missing_ok=True)
     return removed
+
+
+def is_busy(driver: Driver, job: JobId, clock: Clock, pause: Callable[[int], None]) -> bool:
+    """Whether anything of the job may run, at one look."""
+    return _busy(driver, job, Stillness(clock), clock, pause) is not None
 
 
 def refuse_busy(driver: Driver, job: JobId, clock: Clock, pause: Callable[[int], None]) -> None:
@@ -111,17 +124,50 @@ def _busy(
     records = JobRecords(driver, job, clock=clock, pause=pause)
     with suppress(PerdureError):
         records.refresh()
-    state = records.state
-    for launch, intent in state.launches.items():
-        if launch in state.fences:
-            continue
-        account = records.account(launch)
-        process = account.opened or state.started.get(launch) or state.launched.get(intent.token)
-        if account.is_closed or process is None or ("pid" in process and is_gone(process)):
+    for launch in _launches(records):
+        process = _may_live(records, launch)
+        if process is None:
             continue
         if not stillness.observe(launch, read_counter(driver, layout.heartbeat(job, launch))):
             return _is_busy(job, f"launch {launch} on {process.get('host', 'another host')}")
     return None
+
+
+def _launches(records: JobRecords) -> list[LaunchId]:
+    """Every launch that may hold something: by intents, shares, claims, and by what they wrote.
+
+    One that is known from a claim alone (the job's log is damaged or was purged) counts, too.
+    """
+    driver, job = records.driver, records.job
+    found = [*records.state.launches, *records.state.started]
+    found += [LaunchId(name) for name in driver.children(layout.launches(job))]
+    keys = [*driver.list(f"{layout.job_prefix(job)}/shares")]
+    keys += [key for key in driver.list(layout.lineages_prefix(job)) if "/log/" in key]
+    for key in keys:
+        with suppress(PerdureError):  # what cannot be read names nobody
+            header = decode_record(driver.get(key, 0, _CLAIM_BYTES), key=key).header
+            if header.get("kind") in ("share", "claim"):
+                found.append(LaunchId(str(header.get("launch"))))
+    return [launch for launch in dict.fromkeys(found) if layout.is_ulid(launch)]
+
+
+def _may_live(records: JobRecords, launch: LaunchId) -> Mapping[str, Any] | None:
+    """What is known of a launch that has not ended; None where it has, or never lived."""
+    state = records.state
+    if launch in state.fences:
+        return None
+    with suppress(PerdureError):
+        if records.account(launch).is_closed:
+            return None
+    opened = records.known_account(launch).opened
+    intent = state.launches.get(launch)
+    process = opened or state.started.get(launch)
+    if process is None and intent is not None:
+        process = state.launched.get(intent.token)
+    if process is None:
+        heartbeat = layout.heartbeat(records.job, launch)
+        return {} if records.driver.head(heartbeat) is not None else None
+    return None if "pid" in process and is_gone(process) else process
 
 
 def _is_busy(job: JobId, who: str) -> HomeBusy:

@@ -1,15 +1,17 @@
 """Which checkpoints may be pruned.
 
 Kept for certain: the point, every base of a claim or branch, pinned ones, the last one that
-verified, and whatever supports a kept value. Then the last three of this branch. Then, newest
-first, the last one of each hour for a day and of each day for a week, but only while the lineage
-stays under four times its newest checkpoint and under a tenth of the free space. When the disk is
-full only what is kept for certain stays.
+verified, and whatever supports a kept value. Then the last three of this branch (``--keep-last``).
+Then those that are younger than ``--keep-age``; where that is not given, newest first, the last one
+of each hour for a day and of each day for a week, but only while the lineage stays under four times
+its newest checkpoint and under a tenth of the free space. ``--keep-size`` bounds all of these:
+newest first, as many as lie in packs of that size in all. When the disk is full only what is kept
+for certain stays.
 
-Source: docs/journal-format.md, prune; design of perdure, 3 (rule 3).
+Source: docs/journal-format.md, prune; docs/decisions/130; design of perdure, 3 (rule 3).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -25,9 +27,14 @@ class Retention(Struct, frozen=True, kw_only=True):
         size_factor: hourly and daily ones only while the lineage is at most so many times as large
             as its newest checkpoint.
         free_share: and at most this part of the free space.
+        age: all that are younger, instead of the hourly and daily ones; None: those.
+        size_bytes: of all packs that the kept ones rest on; what is kept for certain may exceed it.
+            None: no bound.
     """
 
     last: int = 3
+    age: timedelta | None = None
+    size_bytes: int | None = None
     hourly: timedelta = timedelta(days=1)
     daily: timedelta = timedelta(days=7)
     size_factor: float = 4.0
@@ -45,6 +52,7 @@ class Stored(Struct, frozen=True, kw_only=True):
         new_bytes: what was stored for it.
         is_verified: it was read back, or its bytes were checked while they were written.
         supports_kept: a kept value's files are in it and nowhere newer.
+        packs: that it rests on; needed only where ``Retention.size_bytes`` is given.
     """
 
     sequence: int
@@ -55,6 +63,7 @@ class Stored(Struct, frozen=True, kw_only=True):
     is_pinned: bool = False
     is_verified: bool = True
     supports_kept: bool = False
+    packs: frozenset[str] = frozenset()
 
 
 class Stock(Struct, frozen=True, kw_only=True):
@@ -64,12 +73,14 @@ class Stock(Struct, frozen=True, kw_only=True):
         point: where the lineage goes on from.
         bases: of every claim and branch.
         free_bytes: on the store's file system; None where nobody can tell.
+        pack_bytes: the sizes of packs; what is not named counts as nothing.
     """
 
     checkpoints: tuple[Stored, ...]
     point: int | None
     bases: frozenset[int] = frozenset()
     free_bytes: int | None = None
+    pack_bytes: Mapping[str, int] = {}
 
 
 def victims(
@@ -79,17 +90,15 @@ def victims(
 
     ``now`` only sorts checkpoints into hours and days; a wrong clock keeps others, never too few.
     """
-    kept = _protected(stock) | _last(stock, retention.last)
+    protected = _protected(stock)
+    kept = protected | _last(stock, retention.last)
     by_age = sorted(stock.checkpoints, key=lambda stored: -stored.sequence)
-    room = _room(stock, retention)
-    used = sum(stored.new_bytes for stored in by_age if stored.sequence in kept)
-    for stored in _timed(by_age, now=now, retention=retention):
-        if stored.sequence in kept:
-            continue
-        used += stored.new_bytes
-        if used > room:
-            break
-        kept.add(stored.sequence)
+    if retention.age is not None:
+        kept |= {s.sequence for s in by_age if now - s.committed_at < retention.age}
+    else:
+        kept |= set(_roomy(by_age, stock, kept, now=now, retention=retention))
+    if retention.size_bytes is not None:
+        kept &= protected | _within(retention.size_bytes, by_age, stock, kept, protected)
     return _others(stock, kept)
 
 
@@ -114,6 +123,40 @@ def _last(stock: Stock, count: int) -> set[int]:
     """The newest of this branch."""
     on_branch = sorted(s.sequence for s in stock.checkpoints if not s.is_void)
     return set(on_branch[-count:]) if count > 0 else set()
+
+
+def _roomy(
+    by_age: list[Stored], stock: Stock, kept: set[int], *, now: datetime, retention: Retention
+) -> Iterator[int]:
+    """Hourly and daily ones beside those that are kept, newest first, while there is room."""
+    room = _room(stock, retention)
+    used = sum(stored.new_bytes for stored in by_age if stored.sequence in kept)
+    for stored in _timed(by_age, now=now, retention=retention):
+        if stored.sequence not in kept:
+            used += stored.new_bytes
+            if used > room:
+                return
+            yield stored.sequence
+
+
+def _within(
+    size_bytes: int, by_age: list[Stored], stock: Stock, kept: set[int], protected: set[int]
+) -> set[int]:
+    """The newest of the kept ones that fit in, beside those that stay for certain."""
+    packs = _packs_of(stored for stored in by_age if stored.sequence in protected)
+    fitting: set[int] = set()
+    for stored in by_age:
+        if stored.sequence not in kept or stored.sequence in protected:
+            continue
+        packs |= stored.packs
+        if sum(stock.pack_bytes.get(pack, 0) for pack in packs) > size_bytes:
+            break
+        fitting.add(stored.sequence)
+    return fitting
+
+
+def _packs_of(checkpoints: Iterable[Stored]) -> set[str]:
+    return {pack for stored in checkpoints for pack in stored.packs}
 
 
 def _room(stock: Stock, retention: Retention) -> float:

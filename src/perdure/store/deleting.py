@@ -2,23 +2,28 @@
 
 Rules: the prune record comes first, the data after it, by anyone who reads it; a pack is deleted
 only if a prune record names it and no checkpoint that may still be restored refers to it. A job
-goes by its ``job`` record first: without it, what is left over is nobody's, and is removed by
-whoever comes by.
+that is removed says so first (``removed``), then its ``job`` record goes, then the rest: what is
+left over is nobody's, and is removed by whoever comes by. Where the record is gone and nobody said
+so it was lost, and the checkpoints that are still there are not ours to delete.
 
 Crash behaviour: every call may be repeated; what is gone already is no error.
 
 Source: docs/store-format.md "Deletion"; protocol "PRUNE".
 """
 
+import secrets
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 
 from msgspec import Struct
 
+from perdure.errors import OutOfSpace
 from perdure.store import layout
-from perdure.store.driver import Driver
+from perdure.store.driver import Driver, PutUncertain
 from perdure.store.layout import JobId, LaunchId, PackId
 from perdure.store.manifest import Manifest
 from perdure.store.packs import listed_packs, packs_of
+from perdure.store.record_format import encode_record
 
 
 class Deleted(Struct, frozen=True, kw_only=True):
@@ -72,26 +77,63 @@ def delete_pruned(
     return Deleted(packs=tuple(gone), still_needed=tuple(sorted(named & needed)))
 
 
-def remove_job(driver: Driver, job: JobId) -> int:
-    """Remove a job with all its lineages, its record first; how many objects went.
+def remove_job(driver: Driver, job: JobId, *, at: str = "") -> int:
+    """Remove a job with all its lineages; how many objects went.
 
     The caller has made sure that nothing of the job runs.
+
+    Args:
+        driver: of the store.
+        job: which.
+        at: when, for people.
     """
+    mark = layout.removal(job)
+    _mark(driver, mark, at)
     driver.delete(layout.job_record(job))
     removed = 1
     for prefix in (layout.job_prefix(job), layout.lineages_prefix(job)):
-        keys = list(driver.list(prefix))
+        keys = [key for key in driver.list(prefix) if key != mark]
         driver.delete_all(keys)
         removed += len(keys)
+        driver.sweep(prefix, older_than_seconds=0)
+    driver.delete(mark)
+    driver.sweep(layout.job_prefix(job), older_than_seconds=0)
     return removed
 
 
-def unfinished_removals(driver: Driver) -> tuple[JobId, ...]:
-    """Jobs whose record is gone and whose other objects are still there.
+def _mark(driver: Driver, key: str, at: str) -> None:
+    """Say that the job is being removed; on a full disk it has to go without a word."""
+    record = encode_record({"kind": "removed", "id": secrets.token_hex(16), "at": at})
+    with suppress(OutOfSpace, PutUncertain):
+        driver.put_if_absent(key, record)
 
-    A job is submitted by its record first, so these are removals that were interrupted. Only what
-    the store shows is judged: the caller looks again before it removes.
+
+class Remains(Struct, frozen=True, kw_only=True):
+    """Jobs without a record of which something is there.
+
+    Attributes:
+        removals: that were interrupted, or that nothing of worth is left of.
+        lost: with records of checkpoints: the job's own was lost.
+    """
+
+    removals: tuple[JobId, ...] = ()
+    lost: tuple[JobId, ...] = ()
+
+
+def remains(driver: Driver) -> Remains:
+    """What is left of jobs whose record is not there.
+
+    A job is submitted by its record first. Only what the store shows is judged: the caller looks
+    again before it removes.
     """
     names = {*driver.children(layout.JOBS), *driver.children(layout.LINEAGES)}
     jobs = sorted(JobId(name) for name in names if layout.is_ulid(name))
-    return tuple(job for job in jobs if driver.head(layout.job_record(job)) is None)
+    gone = [job for job in jobs if driver.head(layout.job_record(job)) is None]
+    lost = tuple(job for job in gone if _is_lost(driver, job))
+    return Remains(removals=tuple(job for job in gone if job not in lost), lost=lost)
+
+
+def _is_lost(driver: Driver, job: JobId) -> bool:
+    if driver.head(layout.removal(job)) is not None:
+        return False
+    return any("/log/" in key for key in driver.list(layout.lineages_prefix(job)))

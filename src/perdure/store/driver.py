@@ -16,7 +16,7 @@ Source: docs/store-format.md "Drivers".
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -200,8 +200,16 @@ class Driver(Protocol):
         """Where ``key`` lies as a file of this host, to watch it; None if it is none."""
         ...
 
-    def sweep(self, prefix: str, *, older_than_seconds: float) -> int:
-        """Remove what dead writers left unfinished below ``prefix``; how many were removed."""
+    def sweep(self, prefix: str, *, older_than_seconds: float, skip: Container[str] = ()) -> int:
+        """Remove what dead writers left unfinished below ``prefix``; how many were removed.
+
+        Folders in which nothing is go, too.
+
+        Args:
+            prefix: where; "" for all.
+            older_than_seconds: what was touched later may be a living writer's.
+            skip: prefixes below which nothing is removed.
+        """
         ...
 
     def close(self) -> None:

@@ -62,6 +62,9 @@ class Options(Struct, frozen=True, kw_only=True):
         limits: what counts against a task: fields of `policy.counting.Limits` that differ.
         step_limits: the same by step name.
         keep_last: how many checkpoints of a lineage are kept.
+        keep_age_seconds: all that are younger are kept, too; None: some an hour and a day.
+        keep_size_bytes: what a lineage's checkpoints may take in all, beside those that must stay.
+        max_pack_age_seconds: no new checkpoint rests on older packs; None: on any.
         hooks: commands by moment: save, resume, suspended, held, failed, succeeded.
         temporary_dir: where session folders are made; None: the system's.
         local_store: a folder of each host where saves are taken first; None: there is one tier.
@@ -81,10 +84,22 @@ class Options(Struct, frozen=True, kw_only=True):
     limits: Mapping[str, Any] = field(default_factory=dict)
     step_limits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     keep_last: int = 3
+    keep_age_seconds: int | None = None
+    keep_size_bytes: int | None = None
+    max_pack_age_seconds: int | None = None
     hooks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     temporary_dir: str | None = None
     key_file: str | None = None
     local_store: str | None = None
+
+    def retention(self) -> dict[str, Any]:
+        """What is kept, as commands show it."""
+        return {
+            "keep_last": self.keep_last,
+            "keep_age_seconds": self.keep_age_seconds,
+            "keep_size_bytes": self.keep_size_bytes,
+            "max_pack_age_seconds": self.max_pack_age_seconds,
+        }
 
 
 class JobDocument(Struct, frozen=True, kw_only=True):

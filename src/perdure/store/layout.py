@@ -7,6 +7,7 @@ Source: docs/store-format.md.
 """
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import NewType
 
 from blake3 import blake3
@@ -27,6 +28,8 @@ NAMES = "keys"
 _NUMBER_DIGITS = 10
 _STEP_DIGITS = 4
 _NAME_HASH_DIGITS = 32
+_CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ULID = re.compile(r"[0-7][0-9a-hjkmnp-tv-z]{25}")
 _TASK_KEY = re.compile(r"[0-9a-f]{16}")
 _PACK_ID = re.compile(r"[0-7][0-9a-hjkmnp-tv-z]{25}-[0-9]{1,10}-[0-9]{1,10}")
@@ -55,6 +58,14 @@ def pack_id(launch: LaunchId, attempt: int, number: int) -> PackId:
 def pack_launch(pack: PackId) -> LaunchId:
     """The launch that wrote ``pack``."""
     return LaunchId(pack.partition("-")[0])
+
+
+def began_at(launch: LaunchId) -> datetime:
+    """When the id was made, by the clock of its writer."""
+    value = 0
+    for letter in launch[:10]:
+        value = value * 32 + _CROCKFORD.index(letter)
+    return _EPOCH + timedelta(milliseconds=value)
 
 
 def record_key(log: str, number: int) -> str:
@@ -88,6 +99,11 @@ def job_prefix(job: JobId) -> str:
 def job_record(job: JobId) -> str:
     """The job as submitted; a job exists while this does."""
     return f"{job_prefix(job)}/job"
+
+
+def removal(job: JobId) -> str:
+    """There while the job is being removed: what is left of it is nobody's."""
+    return f"{job_prefix(job)}/removed"
 
 
 def job_log(job: JobId) -> str:

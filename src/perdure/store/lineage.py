@@ -24,6 +24,8 @@ class Claim(Struct, frozen=True, kw_only=True):
         at: when, for people, and for which files outside are the lineage's.
         values: the parameter values that the attempt runs; None: the lineage's own.
         split: parameter values that became lineages of their own with this claim.
+        is_housekeeping: nothing runs by it: it only ends the right of earlier holders to add saves,
+            so that the lineage may be pruned. It is over as soon as it is there.
     """
 
     number: int
@@ -33,6 +35,7 @@ class Claim(Struct, frozen=True, kw_only=True):
     base: int | None = None
     values: Mapping[str, str] | None = None
     split: tuple[Mapping[str, str], ...] = ()
+    is_housekeeping: bool = False
 
 
 class Save(Struct, frozen=True, kw_only=True):
@@ -71,10 +74,11 @@ class Lineage(Struct, frozen=True, kw_only=True):
     """The fold of one lineage's log.
 
     Attributes:
-        claims: in order, the share first.
-        owner: the launch that may add saves; None: nobody (no claim yet, or a branch).
+        claims: by which attempts are run, in order, the share first.
+        owner: who may add records, by its claim; None: nobody (no claim yet, or a branch).
         point: the checkpoint to go on from; None: the beginning.
         last: number of the last record folded.
+        pruned_at: packs that prune records name, each with when that was first written.
     """
 
     claims: tuple[Claim, ...]
@@ -83,7 +87,12 @@ class Lineage(Struct, frozen=True, kw_only=True):
     owner: Claim | None
     point: int | None
     last: int
-    pruned_packs: frozenset[str]
+    pruned_at: Mapping[str, str]
+
+    @property
+    def pruned_packs(self) -> frozenset[str]:
+        """Packs that prune records name: nothing new rests on them."""
+        return frozenset(self.pruned_at)
 
     def save(self, number: int) -> Save | None:
         """The checkpoint with that sequence."""
@@ -105,7 +114,7 @@ class _Fold:
         self.saves: dict[int, Mapping[str, Any]] = {}
         self.parents: dict[int, int | None] = {}
         self.pruned: set[int] = set()
-        self.packs: set[str] = set()
+        self.packs: dict[str, str] = {}
         self.pins: set[int] = set()
         self.lost: set[int] = set()
         self.branches: list[Branch] = []
@@ -122,8 +131,10 @@ class _Fold:
             base=header.get("base"),
             values=header.get("values"),
             split=tuple(header.get("split", ())),
+            is_housekeeping=bool(header.get("housekeeping", False)),
         )
-        self.claims.append(claim)
+        if not claim.is_housekeeping:
+            self.claims.append(claim)
         self.owner = claim
         self.point = claim.base
 
@@ -158,7 +169,8 @@ class _Fold:
 
     def prune(self, _number: int, header: Mapping[str, Any]) -> None:
         self.pruned.update(header.get("saves", ()))
-        self.packs.update(header.get("packs", ()))
+        for pack in header.get("packs", ()):
+            self.packs.setdefault(pack, str(header.get("at", "")))
 
     def pin(self, _number: int, header: Mapping[str, Any]) -> None:
         self.pins.add(int(header["save"]))
@@ -228,5 +240,5 @@ def fold_lineage(entries: Iterable[Entry], *, share: Claim | None) -> Lineage:
         owner=fold.owner,
         point=fold.point,
         last=last,
-        pruned_packs=frozenset(fold.packs),
+        pruned_at=fold.packs,
     )

@@ -15,7 +15,7 @@ A hook that wants a call to wait blocks: it is called without the lock.
 
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import ClassVar, TypeAlias
@@ -274,7 +274,7 @@ class MemoryDriver:
         """None."""
         return None
 
-    def sweep(self, prefix: str, *, older_than_seconds: float) -> int:  # noqa: ARG002 - nothing is left over
+    def sweep(self, prefix: str, *, older_than_seconds: float, skip: Container[str] = ()) -> int:  # noqa: ARG002 - nothing is left over
         """Nothing is ever left over."""
         return 0
 

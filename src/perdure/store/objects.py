@@ -33,7 +33,7 @@ Source: docs/store-format.md "Drivers"; docs/decisions/110 to 114; the condition
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -354,7 +354,13 @@ class ObjectDriver:
         """None: who watches must look."""
         return None
 
-    def sweep(self, prefix: str, *, older_than_seconds: float) -> int:  # noqa: ARG002 - nothing is left over
+    def sweep(
+        self,
+        prefix: str,  # noqa: ARG002 - nothing is left over
+        *,
+        older_than_seconds: float,  # noqa: ARG002
+        skip: Container[str] = (),  # noqa: ARG002
+    ) -> int:
         """Nothing is ever left over: no upload is in parts, and none is seen before it is whole."""
         return 0
 

@@ -30,10 +30,10 @@ from perdure.store.posix import PosixDriver
 from perdure.store.posix_files import (
     GROUP,
     PRIVATE,
-    Access,
     in_our_words,
     is_open_to_all,
     make_folders,
+    make_shared_root,
     owner_name,
 )
 from perdure.store.record_format import Record, decode_record, encode_record
@@ -61,12 +61,14 @@ class Store(Struct, frozen=True, kw_only=True):
         url: what people call it.
         store_id: 32 hex digits by which it is known wherever it is moved to.
         is_writable: whether it was opened for writing.
+        is_shared: whether it is its folder's group's.
     """
 
     driver: Driver
     url: str
     store_id: str
     is_writable: bool
+    is_shared: bool = False
 
 
 def open_store(
@@ -106,7 +108,8 @@ def open_store(
         # A full store can still be read, pruned and emptied: it was proven when it was made.
         with suppress(OutOfSpace):
             prove(driver, FORMAT_KEY, marker)
-    return Store(driver=driver, url=url, store_id=store_id, is_writable=write)
+    is_shared = isinstance(driver, PosixDriver) and driver.is_shared
+    return Store(driver=driver, url=url, store_id=store_id, is_writable=write, is_shared=is_shared)
 
 
 def prove(driver: Driver, key: str, data: bytes) -> None:
@@ -140,6 +143,8 @@ def _driver_for(url: str, *, write: bool, create: bool, share: bool) -> Driver:
         case "file":
             return _folder_driver(_file_url_path(url), write=write, create=create, share=share)
         case "memory":
+            if share:
+                raise UsageError("--share group is for stores in folders", hint="--store DIR")
             name = url.removeprefix("memory://")
             return MemoryDriver(Objects.named(name), url=url)
         case _ if scheme in SCHEMES:
@@ -171,24 +176,57 @@ def _folder_driver(path: Path, *, write: bool, create: bool, share: bool) -> Pos
     root = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links; people see this path
     with in_our_words("look at", root):
         if create and not root.exists():
-            _make_root(root, GROUP if share else PRIVATE)
+            _make_root(root, share=share)
         try:
             found = root.stat()
         except (FileNotFoundError, NotADirectoryError) as error:
             raise _no_store(str(path)) from error
     if not stat.S_ISDIR(found.st_mode):
         raise HomeError(f"{root} is no folder", hint="Use --store with the path of a folder.")
-    is_shared = bool(found.st_mode & stat.S_ISGID) and bool(found.st_mode & stat.S_IWGRP)
+    is_shared = _is_shared(found.st_mode)
     if write:
         _check_owner(root, found, is_shared=is_shared)
     return PosixDriver(root, access=GROUP if is_shared else PRIVATE, write=write)
 
 
-def _make_root(root: Path, access: Access) -> None:
+def _make_root(root: Path, *, share: bool) -> None:
     """Make the store's folder; what is missing above it is made private."""
     with in_our_words("make", root):
-        make_folders(root.parent, PRIVATE)
-        make_folders(root, access)
+        if not share:
+            make_folders(root, PRIVATE)
+            return
+        _check_reachable(root)
+        make_shared_root(root)
+    made = root.stat().st_mode
+    if not _is_shared(made):
+        raise HomeError(
+            f"{root} could not be made for the group: its mode is {stat.S_IMODE(made):04o}",
+            hint=f"Look at the ACL and the mount of {root.parent}, or: chmod 2770 {root}",
+            path=str(root),
+        )
+
+
+def _check_reachable(root: Path) -> None:
+    """Refuse a store for a group where the group cannot get to."""
+    try:
+        mode = root.parent.stat().st_mode
+    except OSError as error:
+        raise HomeError(
+            f"{root.parent} is not there, and made for you alone it would keep the group out",
+            hint="Make it for the group first, or name another place with --store.",
+            path=str(root.parent),
+        ) from error
+    if not mode & (stat.S_IXGRP | stat.S_IXOTH):
+        raise HomeError(
+            f"nobody but its owner gets into {root.parent}: no store for a group can be there",
+            hint="Name a folder of the group: --store /projects/GROUP/perdure",
+            path=str(root.parent),
+        )
+
+
+def _is_shared(mode: int) -> bool:
+    """Whether a store's folder of that mode is its group's."""
+    return bool(mode & stat.S_ISGID) and bool(mode & stat.S_IWGRP)
 
 
 def _check_owner(root: Path, found: os.stat_result, *, is_shared: bool) -> None:

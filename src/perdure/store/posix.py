@@ -19,11 +19,12 @@ Source: docs/store-format.md "Drivers"; link(2), rename(2), fsync(2), fallocate(
 
 import errno
 import fcntl
+import math
 import os
 import stat
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -157,6 +158,11 @@ class PosixDriver:
         self._journals: dict[str, _Journal] = {}
         self._journals_lock = threading.Lock()
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether what is made here is the group's, too."""
+        return self._access.is_shared
+
     def put_if_absent(self, key: str, data: Data) -> bool:
         """Create ``key``; False if it exists."""
         with self._written(key, data) as upload:
@@ -269,18 +275,14 @@ class PosixDriver:
         """The object's file."""
         return self._path(key)
 
-    def sweep(self, prefix: str, *, older_than_seconds: float) -> int:
+    def sweep(self, prefix: str, *, older_than_seconds: float, skip: Container[str] = ()) -> int:
         """Remove temporary names below ``prefix`` whose writers have left them that long ago."""
         self._refuse_unless_writing()
-        newest = time.time() - older_than_seconds
-        removed = 0
-        for folder, _folders, names in os.walk(self._folder(prefix)):
-            for name in names:
-                path = Path(folder, name)
-                with suppress(OSError):
-                    if name.startswith(TEMPORARY) and path.stat().st_mtime <= newest:
-                        path.unlink()
-                        removed += 1
+        folder = self._folder(prefix)
+        newest = time.time() - older_than_seconds if older_than_seconds > 0 else math.inf
+        removed = _sweep(folder, prefix, newest=newest, skip=skip)
+        if folder != self.root and older_than_seconds <= 0:
+            remove_empty_folders(folder, self.root)
         return removed
 
     def close(self) -> None:
@@ -349,6 +351,26 @@ class PosixDriver:
                 yield from self._walk(folder / name, f"{below}{name}/")
             else:
                 yield f"{below}{name}"
+
+
+def _sweep(folder: Path, prefix: str, *, newest: float, skip: Container[str]) -> int:
+    """Remove temporary names in ``folder`` and below, and folders that nothing is in."""
+    removed = 0
+    below = f"{prefix}/" if prefix else ""
+    with suppress(OSError), os.scandir(folder) as found:
+        for entry in list(found):
+            with suppress(OSError):
+                modified_at = entry.stat(follow_symlinks=False).st_mtime
+                if entry.is_dir(follow_symlinks=False):
+                    key = f"{below}{entry.name}"
+                    if key not in skip:
+                        removed += _sweep(Path(entry.path), key, newest=newest, skip=skip)
+                        if modified_at <= newest:
+                            Path(entry.path).rmdir()  # refused while something is in it
+                elif entry.name.startswith(TEMPORARY) and modified_at <= newest:
+                    Path(entry.path).unlink()
+                    removed += 1
+    return removed
 
 
 def _file_size(found: os.stat_result) -> int | None:

@@ -1,17 +1,22 @@
 """What the POSIX driver needs of a file system: errors in our words, durable folders, kept room.
 
 Modes are given at creation, so that no umask can make them wider and there is no moment in which
-a file is open to others. Only a store shared with a group widens what a umask took away, and it
-does that before the file has its name.
+a file is open to others. In a store shared with a group a umask must not make them narrower either:
+a folder is then made by a child process with a umask of its own (a process has one for all its
+threads), and a file gets back what the umask took before it has its name. Folders are never changed
+afterwards, and where a default ACL decides nothing is: setgid bits and ACLs stay what they are.
 
-Source: fallocate(2), link(2), fsync(2), open(2); docs/store-format.md "Drivers".
+Source: fallocate(2), link(2), fsync(2), open(2), mkdir(2), umask(2), acl(5); docs/store-format.md
+"Drivers"; docs/decisions/137.
 """
 
 import ctypes
 import errno
 import os
 import pwd
+import secrets
 import stat
+import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -22,6 +27,7 @@ from msgspec import Struct
 from perdure.errors import HomeError, OutOfSpace, PerdureError, StoreDamaged, StoreUnavailable
 from perdure.store.driver import Piece
 
+_DEFAULT_ACL = "system.posix_acl_default"
 _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE: room behind the end, which stays where it is
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -40,7 +46,7 @@ class Access(Struct, frozen=True, kw_only=True):
     """Who may use what is made in a store.
 
     Attributes:
-        folder_mode: of new folders.
+        folder_mode: of new folders; they inherit a setgid bit.
         file_mode: of new files.
         is_shared: whether these modes hold whatever the umask says.
     """
@@ -52,8 +58,9 @@ class Access(Struct, frozen=True, kw_only=True):
 
 #: Only the owner.
 PRIVATE = Access(folder_mode=0o700, file_mode=0o600)
-#: The owner and the group of the store's folder (``--share group``); new folders inherit it.
-GROUP = Access(folder_mode=0o2770, file_mode=0o660, is_shared=True)
+#: The owner and the group of the store's folder (``--share group``), which is setgid: new folders
+#: inherit both.
+GROUP = Access(folder_mode=0o770, file_mode=0o660, is_shared=True)
 
 
 class in_our_words:  # noqa: N801 - used like a function
@@ -146,8 +153,18 @@ def create_file(path: Path, access: Access) -> int:
     """A new file, open for writing, with the modes of ``access``."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, access.file_mode)
     if access.is_shared:
-        os.fchmod(fd, access.file_mode)
+        made = stat.S_IMODE(os.fstat(fd).st_mode)
+        if made != access.file_mode and not _has_default_acl(path.parent):
+            os.fchmod(fd, access.file_mode)
     return fd
+
+
+def _has_default_acl(folder: Path) -> bool:
+    """Whether an ACL, and no umask, decides the modes of what is made in there."""
+    try:
+        return bool(os.getxattr(folder, _DEFAULT_ACL))
+    except OSError:
+        return False
 
 
 def sync_file(path: Path) -> None:
@@ -180,14 +197,81 @@ def make_folders(folder: Path, access: Access) -> None:
         return
     make_folders(folder.parent, access)
     with suppress(FileExistsError):
-        folder.mkdir(access.folder_mode)
-        if access.is_shared:
-            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fchmod(fd, access.folder_mode)
-            finally:
-                os.close(fd)
+        if access.is_shared and _umask() & access.folder_mode:
+            _make_with_umask(folder, 0o777 & ~access.folder_mode)
+        else:
+            folder.mkdir(access.folder_mode)
     sync_folder(folder.parent)
+
+
+def make_shared_root(root: Path) -> None:
+    """Make the setgid folder of a store for a group, durably; its parent is there.
+
+    The kernel sets that bit at creation only where the parent has it: where it has not, the folder
+    is made in one that has, and then moved to its place.
+    """
+    if root.parent.stat().st_mode & stat.S_ISGID:
+        make_folders(root, GROUP)
+        return
+    stage = root.with_name(f".tmp-{secrets.token_hex(8)}")
+    stage.mkdir(0o700)
+    try:
+        stage.chmod(0o2700)
+        make_folders(stage / root.name, GROUP)
+        with suppress(FileExistsError):
+            (stage / root.name).rename(root)
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:  # somebody else has just made it
+            raise
+    finally:
+        with suppress(OSError):
+            (stage / root.name).rmdir()
+        with suppress(OSError):
+            stage.rmdir()
+    sync_folder(root.parent)
+
+
+def _umask() -> int:
+    """This process's umask, without changing it; all of it where the kernel does not say."""
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    return 0o777
+
+
+def _make_with_umask(folder: Path, umask: int) -> None:
+    """Make a folder by a child with that umask.
+
+    Raises:
+        OSError: as mkdir(2) would.
+        HomeError: it could not be made, and nobody can tell why.
+    """
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
+    said = ""
+    try:
+        done = subprocess.run(
+            ["mkdir", "--", folder],
+            umask=umask,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+        said = done.stderr.decode("utf-8", "replace").strip()
+    except FileNotFoundError:
+        said = "there is no program `mkdir`"
+    if not said and folder.is_dir():
+        return
+    for number in (errno.EEXIST, errno.ENOENT, *_FULL, *_FORBIDDEN, *_AWAY, errno.EIO):
+        if said.endswith(os.strerror(number)):
+            raise OSError(number, os.strerror(number), str(folder))
+    raise HomeError(
+        f"cannot make {folder} for the group: {said or 'it is not there'}",
+        hint="Run perdure with a umask that leaves the group its rights: umask 007.",
+        path=str(folder),
+    )
 
 
 def remove_empty_folders(folder: Path, top: Path) -> None:

@@ -3,7 +3,7 @@
 Source: design "What must always hold", 4; docs/store-format.md.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
@@ -34,7 +34,23 @@ def verify_checkpoint(
         manifest: the checkpoint's.
         sealing: how its blocks are encrypted (`perdure.store.sealing.check_key` was called).
     """
-    blocks = {stored_block(manifest, block) for entry in manifest.entries for block in entry.blocks}
+    return damages(manifest, damaged_blocks(driver, packs, blocks_of([manifest]), sealing))
+
+
+def blocks_of(manifests: Iterable[Manifest]) -> frozenset[StoredBlock]:
+    """The blocks that checkpoints of one lineage rest on, each once."""
+    return frozenset(
+        stored_block(manifest, block)
+        for manifest in manifests
+        for entry in manifest.entries
+        for block in entry.blocks
+    )
+
+
+def damaged_blocks(
+    driver: Driver, packs: str, blocks: Iterable[StoredBlock], sealing: Sealing = PLAIN
+) -> dict[StoredBlock, str]:
+    """Which of these blocks are not what was stored, and why; blocks while they are read."""
     judged: dict[StoredBlock, str] = {}
 
     def judge(block: StoredBlock, data: memoryview | Damaged) -> None:
@@ -42,6 +58,11 @@ def verify_checkpoint(
             judged[block] = data.reason
 
     PackReader(driver, packs, sealing).read(((block, block) for block in blocks), judge)
+    return judged
+
+
+def damages(manifest: Manifest, judged: Mapping[StoredBlock, str]) -> tuple[Damage, ...]:
+    """The files of a checkpoint that need a damaged block."""
     return tuple(_damages(manifest, judged))
 
 

@@ -20,12 +20,13 @@ from typing import Any
 
 from msgspec import Struct
 
+from perdure.errors import StoreUnavailable
 from perdure.journal.account import AttemptKey, LaunchAccount
 from perdure.journal.heartbeat import Stillness, read_counter
 from perdure.store import layout
 from perdure.store.job_log import JobLogState, TaskRef
 from perdure.store.layout import LaunchId, StepKey, TaskKey
-from perdure.store.lineage import Claim, Lineage
+from perdure.store.lineage import SHARE, Claim, Lineage
 from perdure.store.log import Entry, Log, Refused
 from perdure.worker.job_records import JobRecords, LineageId, PastClaim
 
@@ -88,6 +89,18 @@ class Held(Struct, frozen=True, kw_only=True):
     claim: Claim
     view: LineageView
     waits_for: tuple[LaunchId, ...] = ()
+
+
+class Housekeeping(Struct, frozen=True, kw_only=True):
+    """The lineage is taken for housekeeping.
+
+    Attributes:
+        log: the lineage's, read up to the claim.
+        claim: its number.
+    """
+
+    log: Log
+    claim: int
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -177,6 +190,49 @@ class Claimant:
             result = log.append(self._claim_record(plan))
             if isinstance(result, Entry):
                 return self._look_again(lineage_id, ref, log, view, result)
+
+    def keep_house(
+        self, ref: TaskRef, step: StepKey, is_wanted: Callable[[Lineage, Log], bool]
+    ) -> Housekeeping | Busy | None:
+        """Take the lineage for housekeeping, once every launch that ever held it has ended.
+
+        The claim ends the right of all earlier holders to add saves, also of one that is frozen and
+        wakes up later, and leaves the point where it is. Nothing runs by it: it is over as soon as
+        it is there, so that a worker which comes now waits for nobody, and whatever is put after it
+        is refused as soon as that worker has put its own claim.
+
+        Args:
+            ref: of the lineage.
+            step: of the lineage.
+            is_wanted: whether there is anything to do, by the lineage and its log as read.
+
+        Returns:
+            None where there is not.
+
+        Raises:
+            StoreUnavailable: the store does not show who took the lineage first.
+        """
+        lineage_id = LineageId(step=step, task=ref.task)
+        log = self._records.lineage_log(lineage_id)
+        while True:
+            self._records.refresh()
+            self._records.shares(step)
+            view = self._view_when_ended(lineage_id, ref, log)
+            if isinstance(view, Busy):
+                return view
+            _refuse_unknown_share(view.lineage)
+            if not is_wanted(view.lineage, log):
+                return None
+            record = {
+                "kind": "claim",
+                "housekeeping": True,
+                "attempt": 0,
+                "launch": self._me.launch,
+                "base": view.lineage.point,
+            }
+            result = log.append(record)
+            if isinstance(result, Entry):
+                return Housekeeping(log=log, claim=result.number)
 
     def _view_when_ended(self, lineage_id: LineageId, ref: TaskRef, log: Log) -> LineageView | Busy:
         """The lineage, once every launch that ever held it has ended.
@@ -357,6 +413,16 @@ def append_as_owner(log: Log, claim: int, header: Mapping[str, Any], payload: by
             case Refused(by=entry):
                 if entry.kind in ("claim", "branch"):
                     return None
+
+
+def _refuse_unknown_share(lineage: Lineage) -> None:
+    """Saves of a share that the store does not show: its launch may be at work."""
+    is_known = any(claim.number == SHARE for claim in lineage.claims)
+    if not is_known and any(save.claim == SHARE for save in lineage.saves):
+        raise StoreUnavailable(
+            "the store does not show the share by which the task was taken first",
+            hint="Try again in a minute; if it stays so, run `perdure verify`.",
+        )
 
 
 def _is_final(view: LineageView) -> bool:

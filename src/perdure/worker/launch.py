@@ -51,6 +51,8 @@ from perdure.worker.job_records import JobRecords, LineageId, Share
 from perdure.worker.leftovers import end_leftovers, left_here
 from perdure.worker.notices import Source
 from perdure.worker.pace import Pace
+from perdure.worker.pack_ages import max_pack_age_of
+from perdure.worker.pruning import retention_of
 from perdure.worker.rules import rules_of
 from perdure.worker.sessions import StepSessions
 from perdure.worker.shares import next_share, tasks_of
@@ -283,7 +285,8 @@ class Launch:
                 append_globs=options.append,
                 files=_FILES[options.files],
                 choice=self._records.state.on_conflict or options.on_conflict,
-                keep_last=options.keep_last,
+                retention=retention_of(options),
+                max_pack_age=max_pack_age_of(options),
                 workers=options.workers,
                 sealing=context.sealing,
                 tier=context.tier,

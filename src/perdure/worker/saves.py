@@ -71,6 +71,7 @@ class Committing(Struct, frozen=True, kw_only=True):
         make_room: prunes all but what is kept for certain, and the one that is to be committed;
             whether that freed anything.
         declare: told files and folders that the task declared, before they are looked at.
+        before_capture: called by the capture thread before it takes bytes.
         after_commit: called with the sequence: retention, hooks.
         lost: called when another launch owns the lineage.
         values: the chunk's values that the attempt runs, in order; None for a plain task.
@@ -98,6 +99,7 @@ class Committing(Struct, frozen=True, kw_only=True):
     in_flight: Callable[[tuple[Manifest, ...]], None] = lambda _manifests: None
     hasher: Callable[[Callable[[Digests], None]], Hasher | None] = lambda _done: None
     put_digests: Callable[[Digests], None] = lambda _digests: None
+    before_capture: Callable[[], None] = lambda: None
 
 
 class Saves:
@@ -298,6 +300,7 @@ class Saves:
         size = _size(files)
         self.facts.declared_bytes += size
         began = self._clock.monotonic()
+        self._with.before_capture()
         try:
             self._capture.announce(files)
         except PerdureError as error:
@@ -442,6 +445,7 @@ class Saves:
 
     def _captured(self, frozen: Frozen, what: str) -> CapturedSave | PerdureError:
         """The bytes, durable; or why they could not be taken, which is noted."""
+        self._with.before_capture()
         try:
             captured = self._with_room(lambda: self._capture.take(frozen), in_flight=None)
         except PerdureError as error:

@@ -242,6 +242,7 @@ class TaskAttempt:
             note=self._record.append,
             make_room=lambda manifest: self._store.prune(is_full=True, in_flight=manifest),
             declare=lambda dataset: self._store.declare(dataset, session_dir),
+            before_capture=self._store.before_capture,
             after_commit=self._committed,
             lost=self._lost,
             session_dir=session_dir,

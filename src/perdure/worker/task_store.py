@@ -9,30 +9,29 @@ Source: design 3 (rule 3), 6, 7.
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 from msgspec import Struct, field
 
-from perdure.clock import Clock, from_text, to_ns
+from perdure.clock import Clock, to_ns
 from perdure.errors import PerdureError
 from perdure.policy.forecast import FirstSave, forecast, sentences
-from perdure.policy.retention import Retention, Stock, Stored, victims, victims_when_full
+from perdure.policy.retention import DEFAULT_RETENTION, Retention
 from perdure.protocol.dataset import Dataset
 from perdure.store import layout
 from perdure.store.adopting import retire
 from perdure.store.capture import Capture, CaptureSettings
-from perdure.store.deleting import delete_pruned, packs_to_prune
 from perdure.store.driver import Driver
 from perdure.store.layout import JobId, LaunchId
 from perdure.store.lineage import SHARE, Claim, Lineage, Save, fold_lineage
-from perdure.store.log import Entry, Log, Refused
+from perdure.store.log import Log
 from perdure.store.manifest import Kept, Manifest, RootKind, with_digests
 from perdure.store.manifest_reading import decode_manifest
 from perdure.store.outside_decision import Choice, Content, Window
 from perdure.store.ownership import Ownership, recorded_contents
 from perdure.store.pack_writing import PackWriter
-from perdure.store.packs import BlockIndex, listed_packs
+from perdure.store.packs import BlockIndex, packs_of
 from perdure.store.restore import Restored, RestoreRequest, restore
 from perdure.store.room import free_bytes
 from perdure.store.roots import Roots
@@ -43,6 +42,8 @@ from perdure.worker.declared import DeclaredFile, Neighbours
 from perdure.worker.draining import Drainer
 from perdure.worker.hashing import Digests, Hasher
 from perdure.worker.job_records import LineageId
+from perdure.worker.pack_ages import PackAges
+from perdure.worker.pruning import GRACE, Pruner, ended_launches
 
 #: No more often are other launches' lists read while a folder is walked.
 _NEIGHBOURS_SECONDS = 0.2
@@ -61,6 +62,8 @@ class TaskStorePlan(Struct, frozen=True, kw_only=True):
         windows: when earlier attempts ran.
         outside: folders and files that the job may use beside the session folder.
         choice: what to do about conflicts: stop, overwrite or keep.
+        retention: which checkpoints are kept.
+        max_pack_age: nothing new rests on older packs; None: on any.
         declared: where this launch says what its tasks declare outside.
         neighbours: what all launches say.
         sealing: how the job's blocks are encrypted.
@@ -84,7 +87,8 @@ class TaskStorePlan(Struct, frozen=True, kw_only=True):
     append_globs: tuple[str, ...] = ()
     files: Kept = Kept.BYTES
     choice: str = "stop"
-    keep_last: int = 3
+    retention: Retention = DEFAULT_RETENTION
+    max_pack_age: timedelta | None = None
     workers: int = 1
     sealing: Sealing = PLAIN
     tier: LocalTier | None = None
@@ -100,6 +104,8 @@ class TaskStore(Struct):
     _dirs: set[str] = field(default_factory=set)
     _in_flight: tuple[Manifest, ...] = ()
     _session: Path | None = None
+    _pruning: Pruner | None = None
+    _pack_ages: PackAges | None = None
 
     @property
     def packs(self) -> str:
@@ -157,7 +163,7 @@ class TaskStore(Struct):
         """What takes this attempt's saves; made once an attempt."""
         index = BlockIndex()
         if surroundings.base is not None:
-            index.add_manifest(surroundings.base, without=self._pruned_packs())
+            index.add_manifest(surroundings.base, without=self._not_to_rest_on(surroundings.base))
         plan = self.plan
         first = plan.share or (self.lineage().claims or (plan.claim,))[0]
         began_at_ns = surroundings.began_at_ns
@@ -238,15 +244,14 @@ class TaskStore(Struct):
     def remember(self, number: int, manifest: Manifest) -> None:
         """A checkpoint that was committed here."""
         self._manifests[number] = manifest
+        if self.plan.max_pack_age is not None:
+            self._ages().note(packs_of([manifest]), self.plan.launch)
 
     def prune(self, *, is_full: bool = False, in_flight: Manifest | None = None) -> bool:
         """Prune what retention lets go; whether anything went. Never raises for a bad store.
 
         For the capture thread: what it takes rests on no pruned pack afterwards. The packs of a
         checkpoint that is captured and not yet put (``in_flight``) stay.
-
-        The record is put at exactly the number after the log that was judged by; a claim or branch
-        there ends the ownership, anything else is judged again.
         """
         try:
             return self._prune(is_full=is_full, in_flight=in_flight)
@@ -254,46 +259,41 @@ class TaskStore(Struct):
             return False
 
     def _prune(self, *, is_full: bool, in_flight: Manifest | None) -> bool:
-        while True:
-            lineage = self.lineage()
-            if lineage.owner is None or lineage.owner.number != self.plan.claim.number:
-                return False
-            gone = self._victims(lineage, is_full=is_full)
-            if not gone:
-                return False
-            kept = (*self._in_flight, *(() if in_flight is None else (in_flight,)))
-            packs = packs_to_prune(
-                [self.manifest(number) for number in gone],
-                [*self._living(lineage, gone), *kept],
-                listed=listed_packs(self.plan.driver, self.packs),
-                ended=_ended(lineage, self.plan.launch),
+        pruner = self._pruner()
+        grace = timedelta() if is_full else GRACE
+        # On a full disk what earlier prunes left makes room for the record.
+        freed = pruner.collect(grace=grace) if is_full else ()
+        try:
+            pruned = pruner.record(
+                self.plan.claim.number,
+                ended=ended_launches(self.lineage(), but=self.plan.launch),
+                is_full=is_full,
+                in_flight=in_flight,
             )
-            record = {
-                "kind": "prune",
-                "claim": self.plan.claim.number,
-                "saves": list(gone),
-                "packs": list(packs),
-            }
-            match self.plan.log.append(record):
-                case Entry():
-                    if self._capture is not None:
-                        self._capture.forget(frozenset(packs))
-                    self._delete(gone)
-                    return True
-                case Refused():
-                    continue
-
-    def _delete(self, gone: tuple[int, ...]) -> None:
-        lineage = self.lineage()
-        self._retire(gone)
-        for number in gone:
+        except PerdureError:
+            return bool(freed)
+        if pruned.packs and self._capture is not None:
+            self._capture.forget(frozenset(pruned.packs))
+        self._retire(pruned.saves)
+        for number in pruned.saves:
             self._manifests.pop(number, None)
-        delete_pruned(
-            self.plan.driver,
-            self.packs,
-            pruned=[layout.PackId(pack) for pack in lineage.pruned_packs],
-            living=[*self._living(lineage, ()), *self._in_flight],
-        )
+        freed += pruner.collect(grace=grace)
+        return bool(pruned.saves or freed)
+
+    def _pruner(self) -> Pruner:
+        if self._pruning is None:
+            plan = self.plan
+            self._pruning = Pruner(
+                driver=plan.driver,
+                packs=self.packs,
+                log=plan.log,
+                clock=plan.clock,
+                retention=plan.retention,
+                lineage=self.lineage,
+                manifest=self.manifest,
+                in_flight=lambda: self._in_flight,
+            )
+        return self._pruning
 
     def _retire(self, gone: tuple[int, ...]) -> None:
         """Remove what only these pruned checkpoints adopted."""
@@ -303,7 +303,7 @@ class TaskStore(Struct):
             retire(
                 Roots(self._session, self.plan.outside),
                 [self.manifest(number) for number in gone],
-                [*self._living(self.lineage(), ()), *self._in_flight],
+                [*self._pruner().living(), *self._in_flight],
             )
 
     def retire_last(self, session_dir: Path) -> None:
@@ -328,31 +328,29 @@ class TaskStore(Struct):
         if self._capture is not None:
             self._capture.learn(digests.by_hold)
 
-    def _living(self, lineage: Lineage, gone: tuple[int, ...]) -> list[Manifest]:
-        return [
-            self.manifest(save.number)
-            for save in lineage.saves
-            if not save.is_pruned and save.number not in gone
-        ]
+    def before_capture(self) -> None:
+        """Let the next save rest on no pack that a purge of the disk may soon remove.
 
-    def _victims(self, lineage: Lineage, *, is_full: bool) -> tuple[int, ...]:
-        stock = Stock(
-            checkpoints=tuple(_stored(save) for save in lineage.saves if not save.is_pruned),
-            point=lineage.point,
-            bases=frozenset(
-                base
-                for base in (
-                    *(claim.base for claim in lineage.claims),
-                    *(branch.base for branch in lineage.branches),
-                )
-                if base is not None
-            ),
-            free_bytes=self._free_bytes(),
-        )
-        if is_full:
-            return victims_when_full(stock)
-        retention = Retention(last=self.plan.keep_last)
-        return victims(stock, now=self.plan.clock.now(), retention=retention)
+        For the capture thread.
+        """
+        if self.plan.max_pack_age is None or self._capture is None:
+            return
+        packs = packs_of(self._manifests.values())
+        old = self._ages().older_than(self.plan.max_pack_age, packs)
+        if old:
+            self._capture.forget(old)
+
+    def _ages(self) -> PackAges:
+        if self._pack_ages is None:
+            self._pack_ages = PackAges(self.plan.driver, self.packs, self.plan.clock)
+        return self._pack_ages
+
+    def _not_to_rest_on(self, base: Manifest) -> frozenset[layout.PackId]:
+        """Packs that nothing new rests on: pruned ones, and those that are too old."""
+        if self.plan.max_pack_age is None:
+            return self._pruned_packs()
+        old = self._ages().older_than(self.plan.max_pack_age, packs_of([base]))
+        return self._pruned_packs() | old
 
     def _free_bytes(self) -> int | None:
         """What may still be written to the store's folder; None where nobody can tell."""
@@ -370,7 +368,7 @@ class TaskStore(Struct):
             size_bytes=manifest.size_bytes,
             stored_bytes=manifest.new_bytes,
             after=after,
-            kept=self.plan.keep_last,
+            kept=self.plan.retention.last,
             tasks=task_count,
             side_by_side=self.plan.workers,
             free_bytes=self._free_bytes(),
@@ -446,32 +444,8 @@ class _Elsewhere:
         return owner is not None
 
 
-def _ended(lineage: Lineage, me: LaunchId) -> frozenset[LaunchId]:
-    """All other launches that ever held the lineage: our claim was put when they had ended."""
-    return frozenset(claim.launch for claim in lineage.claims) - {me}
-
-
 def _has_outside(save: Save) -> bool:
     return any(root.get("kind") == RootKind.OUTSIDE.value for root in save.header.get("roots", ()))
-
-
-def _stored(save: Save) -> Stored:
-    header = save.header
-    return Stored(
-        sequence=save.number,
-        committed_at=_moment(str(header.get("at", ""))),
-        size_bytes=int(header.get("size", 0)),
-        new_bytes=int(header.get("new", 0)),
-        is_void=save.is_void,
-        is_pinned=save.is_pinned,
-    )
-
-
-def _moment(text: str) -> datetime:
-    try:
-        return from_text(text)
-    except ValueError:
-        return from_text("1970-01-01T00:00:00Z")
 
 
 def _nanoseconds(text: str) -> int | None:

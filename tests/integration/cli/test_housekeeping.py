@@ -1,7 +1,11 @@
 """Removing, measuring and repairing."""
 
+import os
 import shutil
+import time
 from datetime import UTC, datetime, timedelta
+
+import pytest
 
 from perdure.clock import to_text
 from perdure.store.opening import open_store
@@ -32,7 +36,7 @@ def test_a_job_that_ended_is_removed_with_all_it_has(shell):
     job = shell.json("status", "last")["job"]
     assert left(shell, job)
     assert shell.json("rm", "last")["removed"] == [job]
-    assert [p for p in left(shell, job) if p.suffix != ".lock"] == []
+    assert left(shell, job) == []
     assert shell.json("status")["jobs"] == []
 
 
@@ -85,7 +89,8 @@ def test_of_an_age_only_what_has_ended_is_meant(suspended, shell):
 
 def test_a_removal_that_was_killed_is_finished(suspended, shell):
     shutil.copytree(suspended.store, shell.store)
-    (shell.store / "jobs" / suspended.job / "job").unlink()
+    room = shell.store / "jobs" / suspended.job
+    (room / "job").rename(room / "removed")  # as `rm` leaves it when it is killed right then
     assert shell.json("status")["jobs"] == []
     assert shell.json("repair")["removals_finished"] == [suspended.job]
     assert left(shell, suspended.job) == []
@@ -116,6 +121,45 @@ def test_verify_reads_everything_back(suspended):
     assert "All of it is what was written." in suspended("verify", "last").stdout
 
 
+@pytest.mark.parametrize(("subset", "blocks"), [("1%", 1), ("34%", 2), ("100%", 6), ("1G", 6)])
+def test_a_part_of_the_blocks_is_read_and_all_records(suspended, subset, blocks):
+    """Three checkpoints of a block of 1000 bytes and one of 8."""
+    whole = suspended.json("verify")
+    assert (whole["read_bytes"], whole["subset"], whole["seed"]) == (3024, None, None)
+    found = suspended.json("verify", "last", "--read-data-subset", subset)
+    assert found["damaged"] == []
+    assert [found[name] for name in _ALWAYS] == [whole[name] for name in _ALWAYS]
+    assert found["subset"] == subset
+    if blocks == 6:
+        assert found["read_bytes"] == 3024
+    else:
+        assert 0 < found["read_bytes"] < 3024
+    again = suspended.json("verify", "--read-data-subset", subset, "--seed", str(found["seed"]))
+    assert again["read_bytes"] == found["read_bytes"]
+
+
+_ALWAYS = ("records", "journals", "checkpoints", "size_bytes")
+
+
+def test_damage_in_the_part_is_found_and_said(suspended, shell):
+    shutil.copytree(suspended.store, shell.store)
+    for pack in shell.store.glob("lineages/*/*/*/packs/*"):
+        pack.write_bytes(pack.read_bytes()[:4100])
+    found = shell.json("verify", "--read-data-subset", "1%", expect=8)
+    assert {one["kind"] for one in found["damaged"]} == {"checkpoint"}
+    said = shell("verify", "--read-data-subset", "1", "--seed", "5", expect=8).stdout
+    assert "--seed 5" in said
+    assert "of the blocks of 3 checkpoints" in said
+    said = suspended("verify", "--read-data-subset", "50%").stdout
+    assert "All of that part is what was written." in said
+
+
+@pytest.mark.parametrize("subset", ["0%", "101%", "nan%", "x%", "%", "much", "-5G"])
+def test_a_part_that_is_none_is_said(suspended, subset):
+    assert "is no" in suspended("verify", f"--read-data-subset={subset}", expect=2).stderr
+    assert "needs" in suspended("verify", "--seed", "1", expect=2).stderr
+
+
 def test_repair_without_damage_changes_nothing_in_the_store(suspended):
     before = {str(p): p.stat().st_mtime_ns for p in suspended.store.rglob("*") if p.is_file()}
     suspended("status", "last")
@@ -124,3 +168,66 @@ def test_repair_without_damage_changes_nothing_in_the_store(suspended):
     assert not (suspended.folder / "cache" / "perdure.db").exists()
     after = {str(p): p.stat().st_mtime_ns for p in suspended.store.rglob("*") if p.is_file()}
     assert before == after
+
+
+def lose_the_record(suspended, shell):
+    """As a purge of old files does."""
+    shutil.copytree(suspended.store, shell.store)
+    path = shell.store / "jobs" / suspended.job / "job"
+    data = path.read_bytes()
+    path.unlink()
+    return path, data
+
+
+def test_a_lost_record_is_told_and_nothing_is_removed_for_it(suspended, shell):
+    path, data = lose_the_record(suspended, shell)
+    before = len(left(shell, suspended.job))
+    for command in ("verify", "repair"):
+        (found,) = shell.json(command, expect=8)["damaged"]
+        assert (found["kind"], found["key"]) == ("missing", f"jobs/{suspended.job}/job")
+    assert shell.json("rm", "--older", "1d", "--yes")["removed"] == []
+    assert len(left(shell, suspended.job)) == before
+    path.write_bytes(data)
+    assert shell.json("verify")["damaged"] == []
+    assert len(shell.json("checkpoints", "last")["checkpoints"]) == 3
+
+
+def test_what_is_left_of_such_a_job_goes_by_its_whole_id(suspended, shell):
+    lose_the_record(suspended, shell)
+    shell("rm", "last", "--yes", expect=2)
+    assert shell.json("rm", suspended.job, "--yes")["removed"] == [suspended.job]
+    assert left(shell, suspended.job) == []
+    assert "no job" in shell("rm", suspended.job, "--yes", expect=2).stderr
+
+
+def abandoned(shell, job, *, seconds_ago):
+    """A file that somebody writes, or has left, beside the job's packs."""
+    (packs,) = shell.store.glob(f"lineages/{job}/0001/*/packs")
+    path = packs / ".tmp-0123456789abcdef"
+    path.write_bytes(b"unfinished")
+    at = time.time() - seconds_ago
+    os.utime(path, (at, at))
+    return path
+
+
+def test_repair_sweeps_what_dead_writers_left(suspended, shell):
+    shutil.copytree(suspended.store, shell.store)
+    path = abandoned(shell, suspended.job, seconds_ago=60)
+    assert shell.json("repair")["temporary_removed"] == 0
+    assert path.exists()
+    abandoned(shell, suspended.job, seconds_ago=7200)
+    assert shell.json("repair")["temporary_removed"] == 1
+    assert not path.exists()
+
+
+def test_but_never_a_living_writers_file_however_long_it_was_idle(shell):
+    shell("submit", shell.template(SLOW))
+    job = shell.json("status", "last")["job"]
+    wait_until(lambda: shell.json("status", job)["state"] == "RUNNING", "it does not run")
+    (shell.store / f"lineages/{job}/0001/{'0' * 16}/packs").mkdir(parents=True)
+    path = abandoned(shell, job, seconds_ago=7200)
+    assert shell.json("repair")["temporary_removed"] == 0
+    assert path.exists()
+    shell.kill_all()
+    assert shell.json("repair")["temporary_removed"] == 1
+    assert not path.exists()

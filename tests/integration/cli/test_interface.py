@@ -106,6 +106,7 @@ def test_housekeeping(suspended, shell):
     record.write_bytes(b"nonsense")
     check("verify", shell.json("verify", expect=8))
     check("repair", shell.json("repair"))
+    check("prune", shell.json("prune", "last", "--keep-last", "1"))
     check("rm", shell.json("rm", "last", "--yes"))
 
 

@@ -5,10 +5,11 @@ import pytest
 from perdure.errors import StoreUnavailable
 from perdure.store import layout
 from perdure.store.deleting import (
+    Remains,
     delete_pruned,
     packs_to_prune,
+    remains,
     remove_job,
-    unfinished_removals,
 )
 from perdure.store.layout import JobId, LaunchId, PackId, StepKey, TaskKey
 from perdure.store.memory import Call, MemoryDriver
@@ -113,7 +114,7 @@ def test_a_job_goes_whole_and_alone(driver):
     left = set(driver.list(""))
     assert left == {key for key in before if JOB not in key}
     assert driver.children(layout.JOBS) == (OTHER,)
-    assert unfinished_removals(driver) == ()
+    assert remains(driver) == Remains()
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])
@@ -134,9 +135,9 @@ def test_a_removal_that_was_interrupted_is_found_and_finished(after):
         remove_job(driver, JOB)
     driver.before = None
     assert driver.head(layout.job_record(JOB)) is None
-    assert unfinished_removals(driver) == (JOB,)
+    assert remains(driver) == Remains(removals=(JOB,))
     remove_job(driver, JOB)
-    assert unfinished_removals(driver) == ()
+    assert remains(driver) == Remains()
     assert len(list(driver.list(""))) == 4
 
 

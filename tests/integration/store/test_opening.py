@@ -1,5 +1,8 @@
 import os
 import shutil
+import stat
+import struct
+from pathlib import Path
 
 import pytest
 
@@ -44,21 +47,164 @@ def test_what_is_made_is_its_owners_alone(tmp_path):
     }
 
 
-def test_a_store_for_a_group_is_the_groups_whatever_the_umask(tmp_path):
-    before = os.umask(0o077)
+@pytest.fixture
+def project(tmp_path):
+    """A folder that the group gets into."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    folder.chmod(0o755)
+    return folder
+
+
+@pytest.fixture(params=[0o077, 0o022, 0o007, 0o000])
+def umask(request):
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+@pytest.fixture
+def changed_folders(monkeypatch):
+    """Folders whose mode was changed after they were made, but for the scaffold of a new store."""
+    found = []
+    real_chmod, real_fchmod = os.chmod, os.fchmod
+
+    def chmod(path, mode, **more):
+        if Path(path).is_dir() and not Path(path).name.startswith(".tmp-"):
+            found.append(path)
+        real_chmod(path, mode, **more)
+
+    def fchmod(fd, mode):
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            found.append(fd)
+        real_fchmod(fd, mode)
+
+    monkeypatch.setattr(os, "chmod", chmod)
+    monkeypatch.setattr(os, "fchmod", fchmod)
+    return found
+
+
+def modes(folder):
+    """The modes of folders and of files."""
+    paths = list(folder.rglob("*"))
+    return (
+        {path.stat().st_mode & 0o7777 for path in paths if path.is_dir()},
+        {path.stat().st_mode & 0o7777 for path in paths if path.is_file()},
+    )
+
+
+def fill(path):
+    store = open_store(str(path), write=True)
+    assert store.is_shared
+    store.driver.put_if_absent("jobs/a/job", b"x")
+    store.driver.append("jobs/a/journal", b"x")
+    store.driver.put("jobs/a/heartbeat", b"x")
+    upload = store.driver.upload("lineages/a/packs/p")
+    upload.write(b"x" * 9000)
+    upload.commit()
+
+
+@pytest.mark.parametrize("is_setgid", [False, True])
+def test_a_store_for_a_group_is_the_groups_whatever_the_umask(
+    project, umask, changed_folders, is_setgid
+):
+    if is_setgid:
+        project.chmod(0o2775)
+        changed_folders.clear()
+    made = open_store(str(project / "s"), write=True, create=True, share_with_group=True)
+    assert made.is_shared
+    fill(project / "s")
+    assert modes(project) == ({0o2770}, {0o660})
+    assert changed_folders == []
+    assert [path.name for path in project.iterdir()] == ["s"]
+
+
+@pytest.mark.root
+def test_all_that_is_made_is_of_the_stores_group(project, umask):
+    os.chown(project, 0, 12345)
+    project.chmod(0o2770)
+    open_store(str(project / "s"), write=True, create=True, share_with_group=True)
+    fill(project / "s")
+    assert {path.stat().st_gid for path in project.rglob("*")} == {12345}
+
+
+def acl(*entries):
+    """An access control list as the kernel keeps it: tag, permissions, id."""
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+
+
+USER, NAMED, OF_GROUP, MASK, OTHER = 0x01, 0x02, 0x04, 0x10, 0x20
+NOBODY = 0xFFFFFFFF
+
+
+def default_acl(folder, group, mask):
+    entries = (
+        (USER, 7, NOBODY),
+        (NAMED, 7, 4321),
+        (OF_GROUP, group, NOBODY),
+        (MASK, mask, NOBODY),
+        (OTHER, 0, NOBODY),
+    )
     try:
-        open_store(str(tmp_path / "s"), write=True, create=True, share_with_group=True)
-        store = open_store(str(tmp_path / "s"), write=True)
-        store.driver.put_if_absent("jobs/a/job", b"x")
-        store.driver.append("jobs/a/journal", b"x")
+        os.setxattr(folder, "system.posix_acl_default", acl(*entries))
+    except OSError as error:
+        pytest.skip(f"no ACLs here: {error}")
+    return os.getxattr(folder, "system.posix_acl_default")
+
+
+def test_a_default_acl_goes_on_to_all_that_is_made(project, umask, changed_folders):
+    expected = default_acl(project, 5, 7)
+    open_store(str(project / "s"), write=True, create=True, share_with_group=True)
+    fill(project / "s")
+    folders = [path for path in project.rglob("*") if path.is_dir()]
+    assert {os.getxattr(path, "system.posix_acl_default") for path in folders} == {expected}
+    assert modes(project) == ({0o2770}, {0o660})  # with an ACL the group's bits are the mask's
+    for path in project.rglob("*"):
+        access = os.getxattr(path, "system.posix_acl_access")
+        assert struct.pack("<HHI", NAMED, 7, 4321) in access
+        assert struct.pack("<HHI", OF_GROUP, 5, NOBODY) in access
+    assert changed_folders == []
+
+
+def test_an_acl_that_gives_the_group_less_is_not_overruled(project, umask):
+    open_store(str(project / "s"), write=True, create=True, share_with_group=True)
+    default_acl(project / "s", 5, 5)
+    fill(project / "s")
+    folders, files = modes(project / "s")
+    assert folders == {0o2750}
+    assert files == {0o640, 0o660}  # `format` was made before
+
+
+def test_a_store_for_a_group_that_cannot_get_to_it_is_refused(project):
+    project.chmod(0o700)
+    with pytest.raises(HomeError, match="nobody but its owner gets into"):
+        open_store(str(project / "s"), write=True, create=True, share_with_group=True)
+    with pytest.raises(HomeError, match="is not there, and made for you alone"):
+        open_store(str(project / "a/s"), write=True, create=True, share_with_group=True)
+    assert list(project.iterdir()) == []
+    with pytest.raises(UsageError, match="in folders"):
+        open_store("memory://shared", write=True, create=True, share_with_group=True)
+
+
+def test_without_a_mkdir_the_umask_is_the_cure(project, monkeypatch):
+    before = os.umask(0o022)
+    try:
+        monkeypatch.setenv("PATH", str(project))
+        with pytest.raises(HomeError, match="no program `mkdir`") as caught:
+            open_store(str(project / "s"), write=True, create=True, share_with_group=True)
+        assert "umask 007" in caught.value.hint
+        assert list(project.iterdir()) == []
+        os.umask(0o007)
+        open_store(str(project / "s"), write=True, create=True, share_with_group=True)
     finally:
         os.umask(before)
-    assert {path.stat().st_mode & 0o7777 for path in tmp_path.rglob("*") if path.is_dir()} == {
-        0o2770
-    }
-    assert {path.stat().st_mode & 0o7777 for path in tmp_path.rglob("*") if path.is_file()} == {
-        0o660
-    }
+
+
+def test_one_that_is_there_keeps_what_it_is(project):
+    open_store(str(project / "s"), write=True, create=True)
+    again = open_store(str(project / "s"), write=True, create=True, share_with_group=True)
+    assert not again.is_shared
+    assert modes(project) == ({0o700}, {0o600})
 
 
 def test_reading_makes_nothing(tmp_path):

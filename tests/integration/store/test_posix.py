@@ -290,6 +290,30 @@ def test_only_what_was_left_long_ago_is_swept(driver, tmp_path):
         upload.commit()
 
 
+def test_every_place_is_swept_but_those_to_be_left_alone(driver, tmp_path):
+    places = ("", "keys/k/log", "jobs/a", "jobs/a/launches/l", "jobs/a/shares/0001", "jobs/b")
+    for place in (*places, "lineages/a/0001/t/log", "lineages/a/0001/t/packs"):
+        (tmp_path / place).mkdir(parents=True, exist_ok=True)
+        (tmp_path / place / ".tmp-0123456789abcdef").write_bytes(b"x")
+        os.utime(tmp_path / place / ".tmp-0123456789abcdef", (1, 1))
+    assert driver.sweep("", older_than_seconds=3600, skip={"jobs/a", "lineages/a"}) == 3
+    assert len(list(tmp_path.rglob(".tmp-*"))) == 5
+    assert driver.sweep("", older_than_seconds=3600) == 5
+    assert list(tmp_path.rglob(".tmp-*")) == []
+
+
+def test_empty_folders_are_swept_once_nobody_can_be_making_something_in_them(driver, tmp_path):
+    (tmp_path / "jobs/a/launches").mkdir(parents=True)
+    driver.put("jobs/b/job", b"x")
+    driver.sweep("", older_than_seconds=3600)
+    assert (tmp_path / "jobs/a/launches").exists()
+    driver.sweep("jobs", older_than_seconds=0)
+    assert [str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*")] == ["jobs", *_SEEN]
+
+
+_SEEN = ("jobs/b", "jobs/b/job")
+
+
 def test_a_folder_that_was_just_emptied_is_made_again(driver, tmp_path, monkeypatch):
     driver.put_if_absent("a/b/c", b"x")
     driver.delete("a/b/c")

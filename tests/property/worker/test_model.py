@@ -31,6 +31,9 @@ SMALL = {
     "a branch, crash": lambda: scenarios.branching(Budget(crash=1)),
     "after a branch, two crashes": lambda: scenarios.branched(Budget(crash=1, lose=1)),
     "prunes and an older base, crash": lambda: scenarios.pruning(Budget(crash=1)),
+    "housekeeping, frozen": lambda: scenarios.housekeeping(Budget(freeze=1)),
+    "housekeeping, crash": lambda: scenarios.housekeeping(Budget(crash=1)),
+    "tidying beside a fall-back": lambda: scenarios.tidying(Budget()),
     "two makers of turns, all faults": lambda: scenarios.launching(Budget(crash=1, lose=1)),
     "two resumes, lost reply": lambda: scenarios.twins(Budget(lose=1)),
 }
@@ -43,6 +46,13 @@ LARGE = {
     "succession of three, all faults": lambda: scenarios.succession(ALL),
     "a branch, all faults": lambda: scenarios.branching(ALL),
     "prunes and an older base, all faults": lambda: scenarios.pruning(ALL),
+    "housekeeping, all faults": lambda: scenarios.housekeeping(ALL),
+    "housekeeping and a worker that comes, all faults": lambda: scenarios.housekeeping(
+        ALL, comes=True
+    ),
+    "two that tidy beside a fall-back, all faults": lambda: scenarios.tidying(ALL, houses="hi"),
+    "tidying beside a fall-back, lost reply": lambda: scenarios.tidying(Budget(lose=1)),
+    "tidying, stale": lambda: scenarios.tidying(Budget(crash=1, stale=1)),
     "a settling turn, all faults": lambda: scenarios.settling(ALL),
 }
 

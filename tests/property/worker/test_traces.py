@@ -23,11 +23,22 @@ from perdure.store.layout import LaunchId
 from perdure.store.lineage import fold_lineage, share_claim
 from perdure.store.log import Entry, Log, Refused
 from perdure.store.record_format import encode_record
-from perdure.worker.claiming import Busy, Claimant, Left, LineageView, seal
+from perdure.worker.claiming import Busy, Claimant, Housekeeping, Left, LineageView, seal
 from perdure.worker.deciding import Decision, StepRules, decide, kept_values
 from perdure.worker.job_records import JobRecords
 from protocol_model import scenarios
-from protocol_model.actors import AT, LOG, PACKS, REF, Parts, Plan, Worker
+from protocol_model.actors import (
+    AT,
+    LINEAGE,
+    LOG,
+    PACKS,
+    REF,
+    STEP,
+    HouseParts,
+    Parts,
+    Plan,
+    Worker,
+)
 from protocol_model.replay import Ids
 from protocol_model.search import Budget, Scenario, search
 
@@ -251,3 +262,69 @@ def test_values_kept_beyond_the_base_are_given_back():
 
     holds(made(Parts(), scenarios.from_the_oldest(task.values)))
     breaks(made(Parts(choose=keeping)), "files of 2 are lost")
+
+
+def unclaimed(claimant, is_wanted):
+    """As `Claimant.keep_house`, but nobody's right to add saves ends."""
+    records = claimant._records
+    log = records.lineage_log(LINEAGE)
+    records.refresh()
+    records.shares(STEP)
+    view = claimant._view_when_ended(LINEAGE, REF, log)
+    if isinstance(view, Busy) or not is_wanted(view.lineage, log) or view.lineage.owner is None:
+        return None
+    return Housekeeping(log=log, claim=view.lineage.owner.number)
+
+
+def test_housekeeping_ends_the_right_to_add_saves():
+    holds(scenarios.housekeeping(Budget(freeze=1)))
+    house = HouseParts(keep=unclaimed)
+    breaks(scenarios.housekeeping(Budget(freeze=1), house=house), "was destroyed")
+
+
+def test_housekeeping_waits_for_the_end_of_the_owner():
+    class Hasty(Claimant):
+        def end(self, lineage_id, claim):
+            return None
+
+    holds(scenarios.housekeeping(Budget()))
+    house = HouseParts(claimant=Hasty)
+    breaks(scenarios.housekeeping(Budget(), house=house), "healthy", "lost its task")
+
+
+def house_with(worse: type[Log]) -> HouseParts:
+    """A housekeeper with a worse log."""
+
+    class Records(JobRecords):
+        def lineage_log(self, lineage):
+            log = super().lineage_log(lineage)
+            return worse(log._driver, log._prefix, clock=log._clock, pause=log._pause)
+
+    def keep(claimant, is_wanted):
+        claimant._records.__class__ = Records
+        return claimant.keep_house(REF, STEP, is_wanted)
+
+    return HouseParts(keep=keep)
+
+
+def test_housekeeping_leaves_the_point_where_it_is():
+    class Nowhere(Log):
+        def append(self, header, payload=b""):
+            return super().append(
+                {**header, "base": None} if "housekeeping" in header else header, payload
+            )
+
+    holds(scenarios.housekeeping(Budget()))
+    breaks(scenarios.housekeeping(Budget(), house=house_with(Nowhere)), "acknowledged is lost")
+
+
+def test_a_prune_is_refused_by_the_claim_that_came_before_it():
+    class Walking(Log):
+        def append(self, header, payload=b""):
+            result = super().append(header, payload)
+            while header["kind"] == "prune" and isinstance(result, Refused):
+                result = super().append(header, payload)
+            return result
+
+    holds(scenarios.tidying(Budget()))
+    breaks(scenarios.tidying(Budget(), house=house_with(Walking)), "destroyed")

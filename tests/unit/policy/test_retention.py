@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from perdure.policy.retention import Retention, Stock, Stored, victims, victims_when_full
 
@@ -94,3 +95,65 @@ def test_the_slots_are_off_when_asked():
         stored(n, committed_at=NOW - timedelta(hours=n), new_bytes=0) for n in range(1, 9)
     )
     assert victims(stock(*recent), now=NOW, retention=LAST_ONLY) == (1, 2, 3, 4, 5)
+
+
+HOURLY = tuple(
+    stored(n, committed_at=NOW - timedelta(hours=10 - n), packs=frozenset({f"p{n}"}))
+    for n in range(1, 11)
+)
+PACKS = {f"p{n}": 100 for n in range(1, 11)}
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        # The newest is NOW, the next one an hour older, and so on.
+        ({"last": 2, "age": timedelta(hours=4)}, {7, 8, 9, 10}),
+        ({"last": 6, "age": timedelta(hours=2)}, {5, 6, 7, 8, 9, 10}),
+        ({"last": 1, "age": timedelta(seconds=1)}, {10}),
+        ({"last": 1, "age": timedelta(days=900)}, set(range(1, 11))),
+        ({"last": 8, "size_bytes": 350, "daily": timedelta()}, {8, 9, 10}),
+        ({"last": 8, "size_bytes": 400, "daily": timedelta()}, {7, 8, 9, 10}),
+        ({"last": 2, "size_bytes": 10_000, "age": timedelta()}, {9, 10}),
+        ({"last": 8, "size_bytes": 1}, {10}),
+        ({"last": 3, "age": timedelta(hours=9), "size_bytes": 500}, {6, 7, 8, 9, 10}),
+    ],
+)
+def test_count_and_age_keep_and_size_bounds_them(options, kept):
+    held = stock(*HOURLY, pack_bytes=PACKS)
+    gone = victims(held, now=NOW, retention=Retention(**options))
+    assert set(range(1, 11)) - set(gone) == kept
+
+
+def test_a_pack_that_several_rest_on_counts_once():
+    alike = tuple(replace(one, packs=frozenset({"p1", "p2"})) for one in HOURLY)
+    held = stock(*alike, pack_bytes=PACKS)
+    retention = Retention(last=5, size_bytes=200, age=timedelta())
+    assert victims(held, now=NOW, retention=retention) == (1, 2, 3, 4, 5)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"special": {2: {"is_pinned": True}}},
+        {"special": {2: {"supports_kept": True}}},
+        {"bases": frozenset({2})},
+        {"point": 2},
+    ],
+)
+def test_what_is_protected_stays_beyond_any_size_and_counts(more):
+    special = more.pop("special", {})
+    held = stock(
+        *(replace(one, **special.get(one.sequence, {})) for one in HOURLY),
+        pack_bytes=PACKS,
+        **more,
+    )
+    little = Retention(last=8, size_bytes=50, age=timedelta())
+    assert set(range(1, 11)) - set(victims(held, now=NOW, retention=little)) == {2, 10}
+    three = Retention(last=8, size_bytes=300, age=timedelta())
+    assert set(range(1, 11)) - set(victims(held, now=NOW, retention=three)) == {2, 9, 10}
+
+
+def test_one_whose_clock_was_ahead_is_kept():
+    ahead = tuple(replace(one, committed_at=NOW + timedelta(days=1)) for one in HOURLY)
+    assert victims(stock(*ahead), now=NOW, retention=Retention(age=timedelta(hours=1))) == ()

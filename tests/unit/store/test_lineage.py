@@ -109,3 +109,18 @@ def test_prunes_and_pins():
 def test_kinds_of_later_versions_are_passed_over():
     lineage = fold({"kind": "sometime"}, save())
     assert (lineage.point, lineage.last) == (2, 2)
+
+
+def test_a_claim_for_housekeeping_owns_and_is_no_attempt():
+    lineage = fold(
+        save(),
+        save(),
+        claim("h", base=2, attempt=0, housekeeping=True),
+        save(claim=0),
+        {"kind": "prune", "claim": 3, "saves": [1], "packs": ["p"], "at": "then"},
+        {"kind": "prune", "claim": 3, "saves": [], "packs": ["p", "q"], "at": "later"},
+    )
+    assert (lineage.owner.number, lineage.owner.is_housekeeping) == (3, True)
+    assert lineage.claims == (SHARED,)
+    assert (lineage.point, voids(lineage)) == (2, [4])
+    assert lineage.pruned_at == {"p": "then", "q": "later"}
