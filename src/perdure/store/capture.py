@@ -36,7 +36,7 @@ from msgspec.structs import replace
 from perdure.errors import CheckpointTorn, PerdureError, SaveRefused, StoreDamaged
 from perdure.store.adopting import adopt, hold_name
 from perdure.store.block_threads import BlockThreads
-from perdure.store.clones import Clones
+from perdure.store.clones import CLONED_FROM_BYTES, Clones
 from perdure.store.dataset_reading import DatasetReader, Reading, Version, Wanted
 from perdure.store.file_systems import kind_of, tick_ns
 from perdure.store.gathering import Found, Gathered, Gatherer, Line, torn
@@ -497,7 +497,8 @@ class Capture:
         is_kept = kept is Kept.BYTES
         clone = None
         grows = self._grows(found.place)
-        if frozen is not None and is_kept and not grows:
+        is_large = found.stamp.size >= CLONED_FROM_BYTES
+        if is_large and frozen is not None and is_kept and not grows:
             clone = self._clones.of(found.place, found.stamp)
         return Wanted(
             number=number,

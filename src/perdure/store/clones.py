@@ -22,7 +22,7 @@ from perdure.store.packs import StoredBlock
 from perdure.store.roots import Place, Stamp, open_regular
 
 #: Smaller files are read as fast as they are cloned.
-_LEAST_BYTES = 8 << 20
+CLONED_FROM_BYTES = 8 << 20
 
 
 class Clone(Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class Clones:
 
         Blocks while what the task wrote is written back.
         """
-        if self._folder is None or stamp.size < _LEAST_BYTES or not may_clone(stamp.device):
+        if self._folder is None or stamp.size < CLONED_FROM_BYTES or not may_clone(stamp.device):
             return None
         known = self._new.get(place)
         if known is not None:

@@ -22,6 +22,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
+from blake3 import blake3
 from msgspec import Struct
 
 from perdure.store.block_threads import BlockThreads
@@ -155,27 +156,32 @@ class DatasetReader:
             raise
         try:
             how.settle(fd)
-            about = os.fstat(fd)
-            if not _is_wanted(about, one):
-                return None
             size = one.stamp.size
             # A byte more than there should be: a file that grew meanwhile is another version.
             data = os.read(fd, size + 1)
             if len(data) > size and one.grows:
                 data = data[:size]
-            if len(data) != size or not _is_wanted(os.fstat(fd), one):
+            # The stamp was taken before: if it holds behind the reading, it held all the while.
+            about = os.fstat(fd)
+            if len(data) != size or not _is_wanted(about, one):
                 return None
         finally:
             os.close(fd)
-        blocks: tuple[StoredBlock, ...] = ()
-        digests: list[bytes] = []
+        block, digest = None, b""
         if data and one.is_kept:
             block = self._writer.add_small(data, codec)
-            blocks, digests = (block,), [block.digest]
+            digest = block.digest
         elif data:
-            digests = [self._writer.sealing.digest(data)]
+            digest = self._writer.sealing.digest(data)
         how.pause()
-        return _version(one, about.st_mode, blocks, digests, how)
+        return Version(
+            stamp=one.stamp,
+            mode=about.st_mode & 0o777,
+            blocks=() if block is None else (block,),
+            digest=blake3(digest).digest(),
+            is_kept=one.is_kept,
+            is_racy=how.is_racy(one.stamp),
+        )
 
 
 class _OpenFile:

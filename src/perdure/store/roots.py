@@ -15,7 +15,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Self
 
@@ -341,8 +341,11 @@ def _entries(folder: Place, limit: int, top: Place) -> list[tuple[Place, os.stat
                         hint="Declare a smaller folder, or pack its files into one.",
                         path=top.shown,
                     )
-                with suppress(FileNotFoundError):
-                    found.append((folder.below(entry.name), entry.stat(follow_symlinks=False)))
+                try:  # suppress() takes as long as the call
+                    about = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                found.append((folder.below(entry.name), about))
         return found
     finally:
         os.close(fd)
