@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 from blake3 import blake3
@@ -26,6 +27,7 @@ from perdure.errors import PerdureError, StoreUnavailable
 from perdure.journal.account import LaunchAccount
 from perdure.journal.journal_format import Kind
 from perdure.journal.writer import JournalWriter
+from perdure.policy.retention import Retention
 from perdure.store import layout
 from perdure.store.capture import Announcement
 from perdure.store.driver import Driver
@@ -170,7 +172,8 @@ class Life:
                 clock=HandClock(),
                 declared=DeclaredFile(self.driver, declared),
                 neighbours=Neighbours(self.driver, JOB, launch_of(self.attempt)),
-                keep_last=1,
+                retention=Retention(last=1),
+                grace=timedelta(),  # deletions are what is tried here
             )
         )
         self.task.sweep()

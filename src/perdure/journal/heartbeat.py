@@ -11,6 +11,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from perdure.clock import Clock
 from perdure.journal.medium import Medium
 
@@ -18,6 +20,7 @@ from perdure.journal.medium import Medium
 DEFAULT_INTERVAL_SECONDS = 10.0
 #: A counter that stood still for so many intervals belongs to a launch that is taken to be dead.
 STILL_INTERVALS = 3
+_LEAST_LOOK_SECONDS = 2.0
 #: The object's size: in one disk sector a rewrite is whole or not at all.
 SIZE_BYTES = 512
 
@@ -65,6 +68,10 @@ def read_counter(medium: Medium, key: str) -> object:
 class Stillness:
     """Judges, for one observer, which launches' counters stand still.
 
+    Only time in which the observer looked is counted: between two looks at most an interval (or two
+    seconds, where that is more). Where the store was out of reach for both, the one that comes back
+    first must not take the other's last word for a death.
+
     Args:
         clock: the observer's own; only its ``monotonic`` is used.
         interval_seconds: the launches' heartbeat interval.
@@ -73,32 +80,43 @@ class Stillness:
     def __init__(self, clock: Clock, interval_seconds: float = DEFAULT_INTERVAL_SECONDS) -> None:
         self._clock = clock
         self._still_seconds = STILL_INTERVALS * interval_seconds
-        self._seen: dict[str, tuple[object, float]] = {}
+        self._most_a_look = max(interval_seconds, _LEAST_LOOK_SECONDS)
+        self._seen: dict[str, _Seen] = {}
         self._moved: set[str] = set()
 
     def observe(self, launch: str, counter: object) -> bool:
         """Note what the counter says now; whether it has stood still for long enough."""
         now = self._clock.monotonic()
         seen = self._seen.get(launch)
-        if seen is None or seen[0] != counter:
-            self._seen[launch] = (counter, now)
+        if seen is None or seen.counter != counter:
+            self._seen[launch] = _Seen(counter, looked_at=now)
             if seen is not None:
                 self._moved.add(launch)
             return False
-        return now - seen[1] >= self._still_seconds
+        seen.still_seconds += min(now - seen.looked_at, self._most_a_look)
+        seen.looked_at = now
+        return seen.still_seconds >= self._still_seconds
 
     def seconds_left(self, launch: str) -> float:
-        """How long until the launch would count as still, if it does not move."""
+        """How long until the launch would count as still, if it does not move and is looked at."""
         seen = self._seen.get(launch)
         if seen is None:
             return self._still_seconds
-        return max(0.0, self._still_seconds - (self._clock.monotonic() - seen[1]))
+        return max(0.0, self._still_seconds - seen.still_seconds)
 
     def counter(self, launch: str) -> object:
         """The counter last seen of that launch, or None."""
         seen = self._seen.get(launch)
-        return None if seen is None else seen[0]
+        return None if seen is None else seen.counter
 
     def has_moved(self, launch: str) -> bool:
         """Whether this observer ever saw the launch's counter move."""
         return launch in self._moved
+
+
+class _Seen(Struct):
+    """A counter as it was last seen, and for how long it has stood so."""
+
+    counter: object
+    looked_at: float
+    still_seconds: float = 0.0

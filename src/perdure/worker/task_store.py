@@ -64,6 +64,7 @@ class TaskStorePlan(Struct, frozen=True, kw_only=True):
         choice: what to do about conflicts: stop, overwrite or keep.
         retention: which checkpoints are kept.
         max_pack_age: nothing new rests on older packs; None: on any.
+        grace: so long the data of pruned checkpoints stays.
         declared: where this launch says what its tasks declare outside.
         neighbours: what all launches say.
         sealing: how the job's blocks are encrypted.
@@ -89,6 +90,7 @@ class TaskStorePlan(Struct, frozen=True, kw_only=True):
     choice: str = "stop"
     retention: Retention = DEFAULT_RETENTION
     max_pack_age: timedelta | None = None
+    grace: timedelta = GRACE
     workers: int = 1
     sealing: Sealing = PLAIN
     tier: LocalTier | None = None
@@ -260,7 +262,7 @@ class TaskStore(Struct):
 
     def _prune(self, *, is_full: bool, in_flight: Manifest | None) -> bool:
         pruner = self._pruner()
-        grace = timedelta() if is_full else GRACE
+        grace = timedelta() if is_full else self.plan.grace
         # On a full disk what earlier prunes left makes room for the record.
         freed = pruner.collect(grace=grace) if is_full else ()
         try:

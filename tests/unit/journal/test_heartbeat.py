@@ -1,5 +1,7 @@
 """Proof of life: only movement counts, on the observer's own clock."""
 
+import pytest
+
 from perdure.journal.heartbeat import SIZE_BYTES, Heartbeat, Stillness, read_heartbeat
 from perdure.store.memory import MemoryDriver
 
@@ -39,16 +41,23 @@ def test_what_cannot_be_read_says_nothing():
         assert read_heartbeat(driver, "h") is None
 
 
+def looked(stillness, clock, until, *counters):
+    """Look at these launches' counters every second; what the last look said."""
+    said = ()
+    while clock.seconds < until:
+        clock.seconds = min(clock.seconds + 1.0, until)
+        said = tuple(stillness.observe(launch, counter) for launch, counter in counters)
+    return said
+
+
 def test_still_after_three_intervals_without_movement():
     clock = Clock()
     stillness = Stillness(clock, 10.0)
     assert stillness.seconds_left("a") == 30.0
     assert not stillness.observe("a", 1)
-    clock.seconds = 29.9
-    assert not stillness.observe("a", 1)
+    assert looked(stillness, clock, 29.9, ("a", 1)) == (False,)
     assert round(stillness.seconds_left("a"), 3) == 0.1
-    clock.seconds = 30.0
-    assert stillness.observe("a", 1)
+    assert looked(stillness, clock, 30.1, ("a", 1)) == (True,)
     assert not stillness.has_moved("a")
     assert stillness.counter("a") == 1
 
@@ -57,21 +66,18 @@ def test_movement_begins_the_wait_anew():
     clock = Clock()
     stillness = Stillness(clock, 10.0)
     stillness.observe("a", 1)
-    clock.seconds = 25.0
+    looked(stillness, clock, 25.0, ("a", 1))
     assert not stillness.observe("a", 2)
     assert stillness.has_moved("a")
-    clock.seconds = 54.0
-    assert not stillness.observe("a", 2)
-    clock.seconds = 55.0
-    assert stillness.observe("a", 2)
+    assert looked(stillness, clock, 54.0, ("a", 2)) == (False,)
+    assert looked(stillness, clock, 55.0, ("a", 2)) == (True,)
 
 
 def test_one_that_never_said_anything_counts_as_still_too():
     clock = Clock()
     stillness = Stillness(clock, 10.0)
     assert not stillness.observe("a", None)
-    clock.seconds = 30.0
-    assert stillness.observe("a", None)
+    assert looked(stillness, clock, 30.0, ("a", None)) == (True,)
     assert stillness.counter("b") is None
 
 
@@ -79,8 +85,19 @@ def test_launches_are_judged_each_for_itself():
     clock = Clock()
     stillness = Stillness(clock, 10.0)
     stillness.observe("a", 1)
-    clock.seconds = 20.0
+    looked(stillness, clock, 20.0, ("a", 1))
     stillness.observe("b", 1)
-    clock.seconds = 30.0
-    assert stillness.observe("a", 1)
-    assert not stillness.observe("b", 1)
+    assert looked(stillness, clock, 30.0, ("a", 1), ("b", 1)) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("interval", "away", "counted"), [(10.0, 3600.0, 10.0), (10.0, 9.0, 9.0), (0.5, 3600.0, 2.0)]
+)
+def test_time_in_which_nobody_looked_is_counted_as_one_look(interval, away, counted):
+    """The store was out of reach for both: whoever comes back first must not seal the other."""
+    clock = Clock()
+    stillness = Stillness(clock, interval)
+    stillness.observe("a", 1)
+    clock.seconds = away
+    assert stillness.observe("a", 1) is (counted >= 3 * interval)
+    assert stillness.seconds_left("a") == max(0.0, 3 * interval - counted)

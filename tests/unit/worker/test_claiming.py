@@ -92,6 +92,9 @@ def test_one_that_stands_still_for_three_intervals_is_sealed_with_its_counter():
     claimant = site.claimant()
     busy = claimant.take(REF, STEP, from_the_beginning)
     assert busy == Busy(launch=DEAD, seconds=30.0)
+    for seconds in (10.0, 20.0):
+        site.clock.seconds = seconds
+        assert isinstance(claimant.take(REF, STEP, from_the_beginning), Busy)
     site.clock.seconds = 31.0
     assert isinstance(claimant.take(REF, STEP, from_the_beginning), Held)
     seal_record = dict(site.log()[0][1])
@@ -132,6 +135,9 @@ def test_or_stand_still_once_more():
     claimant = site.claimant()
     held = claimant.take(REF, STEP, from_the_beginning)
     assert held.waits_for == (DEAD,)
+    for seconds in (10.0, 20.0):
+        site.clock.seconds = seconds
+        assert not claimant.is_quiet(LINEAGE, held.view.past[0].claim)
     site.clock.seconds = 31.0
     assert claimant.is_quiet(LINEAGE, held.view.past[0].claim)
 
