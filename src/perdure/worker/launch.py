@@ -320,7 +320,7 @@ class Launch:
         match decision.answer:
             case Start(values=values, split=split):
                 space = self._context.step.space
-                own = space.chunk_texts(values)[0] if values is not None else None
+                own = space.chunk_texts(values)[0] if values else None
                 pieces = tuple(
                     space.with_chunk(parameters, text).texts()
                     for piece in split
