@@ -307,11 +307,7 @@ class Capture:
 
     def _stamp(self, frozen: Frozen, paths: tuple[str, ...]) -> None:
         for path in paths:
-            # By the path as it is: what is read later is known by device and inode.
-            try:
-                frozen.stamps[path] = Stamp.of(os.stat(path))  # noqa: PTH116 - half the time of Path
-            except (OSError, ValueError):
-                frozen.stamps[path] = None
+            frozen.stamps[path] = stamp_of(path)
         frozen.stamped_at_ns = self._wall_ns()
 
     def drop(self, frozen: Frozen) -> None:
@@ -558,6 +554,17 @@ class Capture:
         self._writer.abandon()
         self._versions.clear()
         self._clones.drop()
+
+
+def stamp_of(path: str) -> Stamp | None:
+    """The stamp of what is at ``path``, a link followed: what is read later is known by its inode.
+
+    None: nothing is there.
+    """
+    try:
+        return Stamp.of(os.stat(path))  # noqa: PTH116 - half the time of Path
+    except (OSError, ValueError):
+        return None
 
 
 def _manifest(

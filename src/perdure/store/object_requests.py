@@ -57,6 +57,13 @@ READING = Patience(timeouts=(30.0, 120.0), seconds=30.0, is_bulk=True)
 ONCE = Patience(timeouts=(5.0,), seconds=0.0)
 
 
+class ObjectAbout(Struct, frozen=True, kw_only=True):
+    """An object's size, and what changes with its content (its ETag); "" where there is none."""
+
+    size: int
+    version: str
+
+
 class Requests:
     """How objects of one place are asked for.
 
@@ -144,12 +151,28 @@ class Requests:
 
     def size(self, key: str) -> int | None:
         """The object's size; None: there is none."""
-        answer = self.until_done(SMALL, lambda client: int(client.head(key)["size"]))
+        about = self.about(key)
+        return None if about is None else about.size
+
+    def about(self, key: str) -> "ObjectAbout | None":
+        """What the store says of an object; None: there is none."""
+
+        def ask(client: "Client") -> ObjectAbout:
+            found = client.head(key)
+            return ObjectAbout(size=int(found["size"]), version=found["e_tag"] or "")
+
+        answer = self.until_done(SMALL, ask)
         if isinstance(answer, Answer):
             if answer.fault is Fault.MISSING:
                 return None
             raise self.error(answer, key)
         return answer
+
+    def delete(self, key: str) -> None:
+        """Remove ``key``; no error when it is not there."""
+        answer = self.until_done(SMALL, lambda client: client.delete([key]))
+        if isinstance(answer, Answer) and answer.fault is not Fault.MISSING:
+            raise self.error(answer, key)
 
     def _tries(self, kind: Patience) -> "_Tries":
         return _Tries(kind, sleep=self._sleep, monotonic=self._monotonic)
