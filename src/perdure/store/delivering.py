@@ -45,6 +45,10 @@ from perdure.store.ownership import Owner
 from perdure.store.roots import Place, Roots, Stamp, look
 
 
+#: Nobody else gives names there again and again; the removal of a second name moves a stamp once.
+_NAME_TRIES = 4
+
+
 class Delivered(Struct, frozen=True, kw_only=True):
     """What a delivery amounts to.
 
@@ -232,14 +236,19 @@ class Delivery:
         return _Planned(source=source, wanted=wanted, act=act)
 
     def _publish(self, one: _Planned, known: Known) -> None:
-        """Give it its name; where something is there now, if that is equal, it will do."""
-        path = one.source.path
-        if self._target.publish(one.source, one.wanted, one.act):
-            return
-        size = self._target.size(path)
-        present = None if size is None else self._target.content(path, size)
-        if decide(one.wanted, present, known.get(path, frozenset())) is not Act.LEAVE:
-            raise self._conflict([f"{path} (from {one.source.place.shown})"])
+        """Give it its name; where that is not what was seen, it is decided anew."""
+        path, act = one.source.path, one.act
+        for _ in range(_NAME_TRIES):
+            if self._target.publish(one.source, one.wanted, act):
+                return
+            size = self._target.size(path)
+            present = None if size is None else self._target.content(path, size)
+            act = decide(one.wanted, present, known.get(path, frozenset()))
+            if act is Act.LEAVE:
+                return
+            if act is Act.CONFLICT:
+                break
+        raise self._conflict([f"{path} (from {one.source.place.shown})"])
 
     def _conflict(self, paths: list[str]) -> DeliveryConflict:
         return DeliveryConflict(

@@ -1,8 +1,11 @@
 """``--deliver``: a finished task's declared files are there, verified, before it SUCCEEDED."""
 
+import contextlib
+import ctypes
 import json
 import os
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -192,9 +195,9 @@ def test_odd_names_are_kept(ground, target):
     job = delivering(ground, code, target).run()
     assert job.outcome()["state"] == "SUCCEEDED"
     folder = os.fsencode(target / own(job, "odd"))
-    assert sorted(os.listdir(folder)) == sorted(
-        [b"\xff\xfe", "ü ß".encode(), b"new\nline", b"%41", b"-rf", b" "]
-    )
+    assert {entry.name for entry in os.scandir(folder)} == {
+        *(b"\xff\xfe", "ü ß".encode(), b"new\nline", b"%41", b"-rf", b" ")
+    }
     assert (Path(os.fsdecode(folder)) / os.fsdecode(b"\xff\xfe")).read_bytes() == b"\xff\xfe"
 
 
@@ -227,22 +230,212 @@ def test_files_of_attempts_before_are_delivered_by_the_one_that_succeeds(ground,
     assert set(there(target)) == {own(job, "part-0"), own(job, "part-1")}  # not the save's file
 
 
-def test_what_an_earlier_delivery_of_the_task_put_there_is_replaced(ground, target):
-    """The first attempt dies behind its plan; the second makes other bytes."""
-    code = """
-    for n in range(300):
+FRAMES = """
+    for n in range(200):
         path = os.environ["WORK"] + f"/frames/{n:03}"
         write(path, f"{n} by {os.getpid()}"); files(path)
+"""
+#: What is waited for before the worker is killed.
+MOMENTS = {
+    "a file is staged": lambda at: any((at / "frames").glob(".perdure-*")),
+    "the plan is put": lambda at: any(at.glob("perdure/*/*.plan.json")),
+    "there is a name": lambda at: (at / "frames" / "000").exists(),
+    "half of the names are there": lambda at: (at / "frames" / "100").exists(),
+    "all names are there": lambda at: (at / "frames" / "199").exists(),
+    "the record is there": lambda at: any(
+        set(at.glob("perdure/*/*")) - set(at.glob("*/*/*.plan*"))
+    ),
+}
+
+
+def killed_when(worker, check):
+    """Kill the worker when something is seen; whether it was too late (moments may be short).
+
+    `tests/crash/store/test_killed_deliveries.py` meets each moment for certain.
     """
-    job = outside_job(ground, target, code=code)
+    pid = worker.worker_pid
+    wait_until("the moment", lambda: check() or worker.poll() is not None)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    return worker.wait() == 0
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_in_a_delivery_the_next_attempt_ends_it_with_its_own_bytes(ground, target, moment):
+    """Each attempt writes other bytes: what the dead one delivered is known to be the task's."""
+    job = outside_job(ground, target, code=FRAMES)
     worker = job.start()
-    wait_until("a name", lambda: (target / "frames" / "000").exists())
-    os.kill(worker.worker_pid, signal.SIGKILL)
-    worker.wait()
-    job.run()
+    is_over = killed_when(worker, lambda: MOMENTS[moment](target))
+    assert is_over == (not job.open())
+    if not is_over:
+        job.run()
     assert job.outcome()["state"] == "SUCCEEDED"
     by = {data.split()[-1] for data in there(target).values()}
-    assert len(by) == 1
-    assert len(there(target)) == 300
+    assert (len(by), len(there(target))) == (1, 200)
     assert records(job, target) == [f"1-{job.key()}.json"]
-    assert not [path for path in target.rglob(".perdure-*")]
+    assert not list(target.rglob(".perdure-*"))
+
+
+def test_what_a_person_changed_since_is_not_replaced(ground, target):
+    job = outside_job(ground, target, code=FRAMES)
+    worker = job.start()
+    killed_when(worker, (target / "frames" / "000").exists)
+    (target / "frames" / "000").write_text("a person's")
+    if job.open():
+        job.run()
+        assert job.outcome()["cause"] == "delivery"
+        assert "frames/000" in job.outcome()["reason"]
+    assert (target / "frames" / "000").read_text() == "a person's"
+
+
+@pytest.fixture
+def small_disk(ground):
+    """A file system of 2 MiB."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    folder = ground.root / "small"
+    folder.mkdir()
+    if libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, b"size=2m,mode=700") != 0:
+        pytest.skip("no file system can be mounted here")
+    try:
+        yield folder
+    finally:
+        libc.umount2(os.fsencode(folder), 2)
+
+
+def test_a_disk_without_space_is_told_and_left_without_rests(ground, small_disk):
+    code = """
+    write("small", "s"); write("large", "l" * 5_000_000); files("large", "small")
+    """
+    target = small_disk / "there"
+    job = delivering(ground, code, target).run()
+    outcome = job.outcome()
+    assert (outcome["state"], outcome["cause"]) == ("FAILED", "delivery")
+    assert "No space left" in outcome["reason"]
+    assert there(target) == {}
+    assert not list(target.rglob(".perdure-*"))
+
+
+def test_a_source_that_changes_all_the_time_is_told(ground, target):
+    """Somebody else writes to what the task declared, all the time."""
+    path = ground.work / "result"
+    code = """
+    path = os.environ["WORK"] + "/result"
+    os.truncate(path, 400_000_000); files(path)
+    """
+    path.touch()
+    job = outside_job(ground, target, code=code)
+    stop = threading.Event()
+
+    def write():
+        while not stop.wait(0.001):
+            with path.open("r+b") as file:
+                file.write(os.urandom(8))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        job.run()
+    finally:
+        stop.set()
+        writer.join()
+    assert job.outcome()["cause"] == "delivery"
+    assert f"{path} changes while it is being delivered" in job.outcome()["reason"]
+    assert there(target) == {}
+
+
+def test_a_folder_that_may_not_be_written_is_told(ground):
+    target = ground.work / "file"
+    target.write_text("no folder")
+    job = delivering(ground, 'write("x", "x"); files("x")', target).run()
+    assert job.outcome()["cause"] == "delivery"
+    assert target.read_text() == "no folder"
+
+
+def test_a_target_inside_a_declared_folder_is_not_delivered_into_itself(ground):
+    target = ground.work / "out" / "delivered"
+    code = """
+    path = os.environ["WORK"] + "/out/result"
+    write(path, "x"); files(dirs=[os.environ["WORK"] + "/out"])
+    """
+    job = outside_job(ground, target, code=code).run()
+    assert job.outcome()["state"] == "SUCCEEDED"
+    assert there(target) == {"out/result": b"x"}
+
+
+def test_a_target_where_the_files_are_already_is_a_delivery(ground):
+    job = outside_job(ground, ground.work).run()
+    assert job.outcome()["state"] == "SUCCEEDED"
+    assert [one["path"] for one in record(job, ground.work)["files"]] == ["result"]
+
+
+CHUNK = """
+    first, _, last = sys.argv[1].partition("-")
+    for frame in range(int(first), int(last or first) + 1):
+        with open(os.environ["WORK"] + "/rendered", "a") as file:
+            file.write(f"{frame}\\n")
+        write(f"frames/{frame}", f"frame {frame} {os.urandom(4).hex()}" * 1000)
+        files(f"frames/{frame}"); complete(frame)
+        if frame == 3 and first == "1":
+            wait()
+"""
+SPACE = {
+    "parameterSpace": {
+        "taskParameterDefinitions": [
+            {
+                "name": "F",
+                "type": "CHUNK[INT]",
+                "range": "1-6",
+                "chunks": {"defaultTaskCount": 100, "rangeConstraint": "CONTIGUOUS"},
+            }
+        ]
+    }
+}
+
+
+def chunk_job(ground, target, **how):
+    return outside_job(
+        ground,
+        target,
+        code=CHUNK,
+        more=SPACE,
+        args=["{{Task.Param.F}}"],
+        extensions=["TASK_CHUNKING"],
+        notice_seconds=1,
+        **how,
+    )
+
+
+def stopped_when_kept(job, values):
+    worker = job.start()
+    wait_until(f"{values} kept", lambda: set(job.kept()) >= values)
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0, worker.said()
+
+
+def test_files_of_kept_values_are_delivered_whichever_attempt_made_them(ground, target):
+    job = chunk_job(ground, target)
+    stopped_when_kept(job, {1, 2, 3})
+    job.run()
+    assert job.outcome()["state"] == "SUCCEEDED"
+    assert set(there(target)) == {own(job, f"frames/{n}") for n in range(1, 7)}
+    assert (ground.work / "rendered").read_text().split() == ["1", "2", "3", "4", "5", "6"]
+
+
+def test_a_chunk_whose_values_are_all_kept_only_delivers_when_it_is_tried_again(ground, target):
+    target.mkdir()
+    job = chunk_job(ground, target)
+    stopped_when_kept(job, {1, 2, 3})
+    (target / own(job, "frames")).mkdir(parents=True)
+    blocking = target / own(job, "frames/5")
+    blocking.write_text("a person's")
+    job.run()
+    outcome = job.outcome()
+    assert (outcome["state"], outcome["cause"]) == ("FAILED", "delivery")
+    assert set(job.kept()) == {1, 2, 3, 4, 5, 6}
+    assert set(there(target)) == {own(job, "frames/5")}
+    blocking.unlink()
+    job.run()
+    assert job.outcome()["state"] == "SUCCEEDED"
+    assert set(there(target)) == {own(job, f"frames/{n}") for n in range(1, 7)}
+    assert (ground.work / "rendered").read_text().split() == ["1", "2", "3", "4", "5", "6"]
+    assert len(job.attempts()) == 3
