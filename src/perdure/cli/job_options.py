@@ -234,6 +234,18 @@ def told_at_submit(options: Options) -> str | None:
     )
 
 
+def check_delivery(options: Options, store_url: str) -> None:
+    """Refuse to deliver into the store; before anything is made.
+
+    Raises:
+        UsageError: so it would be.
+    """
+    if options.deliver is not None:
+        from perdure.store.delivery_places import check_apart
+
+        check_apart(options.deliver, store_url)
+
+
 def _deliver(given: str | None) -> str | None:
     """Where finished files go, as it is kept; workers run on this host, so that it is checked."""
     if given is None:

@@ -44,7 +44,6 @@ from perdure.store.outside_decision import Content
 from perdure.store.ownership import Owner
 from perdure.store.roots import Place, Roots, Stamp, look
 
-
 #: Nobody else gives names there again and again; the removal of a second name moves a stamp once.
 _NAME_TRIES = 4
 
