@@ -31,7 +31,14 @@ from perdure.store.delivery import Act, Whose, is_for_records
 from perdure.store.delivery_target import Check, OpenSource, Source, reader_of
 from perdure.store.gathering import OWN_PREFIX
 from perdure.store.outside_decision import Content
-from perdure.store.posix_files import NO_HARD_LINKS, bypass_cache, translated, write_all
+from perdure.store.posix_files import (
+    NO_HARD_LINKS,
+    Access,
+    bypass_cache,
+    make_folders,
+    translated,
+    write_all,
+)
 from perdure.store.roots import Stamp, open_folder
 from perdure.store.sequential_digest import SequentialDigest
 
@@ -39,6 +46,8 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _OTHER_KIND = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EISDIR})
 _HASH_DIGITS = 16
+#: What is delivered is for others: as the umask says.
+_ACCESS = Access(folder_mode=0o777, file_mode=0o666)
 
 
 class FolderTarget:
@@ -67,7 +76,7 @@ class FolderTarget:
     def open(self) -> None:
         """Make the folder."""
         with self._in_our_words(""):
-            self._base.mkdir(parents=True, exist_ok=True)
+            make_folders(self._base, _ACCESS)
             self._made.add("")
 
     def own_path(self, path: Path) -> str | None:
@@ -216,7 +225,7 @@ class FolderTarget:
         with self._in_our_words(path), open_folder(self._base, folder) as parent:
             with suppress(FileNotFoundError):
                 os.unlink(staged, dir_fd=parent)
-            fd = os.open(staged, _NEW, 0o666, dir_fd=parent)
+            fd = os.open(staged, _NEW, _ACCESS.file_mode, dir_fd=parent)
             try:
                 write_all(fd, data, 0)
                 os.fsync(fd)
@@ -251,7 +260,7 @@ class FolderTarget:
             self._make_folder(above)
             with self._in_our_words(folder), open_folder(self._base, above) as parent:
                 with suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=parent)
+                    os.mkdir(name, _ACCESS.folder_mode, dir_fd=parent)
                     self._unsynced.add(above)
                 if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
                     raise self._in_the_way(folder)

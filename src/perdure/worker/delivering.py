@@ -6,6 +6,9 @@ under way may go on until the notice period is over, or 10 s: a task should not 
 because a file of a few bytes was not there yet. A second stop, at once, and a cancel end it between
 two blocks; a request that is under way is waited for (a minute at most).
 
+Like the task before it the delivery is held while nobody knows whether this worker still owns the
+task (a host that stood still, a store out of reach), and ends when another one does.
+
 Source: design 6, 8; docs/decisions/116.
 """
 
@@ -35,6 +38,8 @@ _FIRST_WAIT_SECONDS = 0.5
 _LONGEST_WAIT_SECONDS = 30.0
 #: A source that changes is met so often: nothing of the task runs, so that it is somebody else's.
 _SOURCE_TRIES = 4
+#: How often a delivery that is held looks whether its time is over.
+_LOOK_SECONDS = 0.5
 #: How long a delivery may go on after a stop with notice, at least.
 _GRACE_SECONDS = 10.0
 
@@ -79,7 +84,20 @@ class Deliverer:
         self._stop: Stop | None = None
         self._ends_at: float | None = None
         self._asked = Event()
+        self._is_free = Event()
+        self._is_free.set()
         self._noted: set[str] = set()
+
+    def hold(self) -> None:
+        """Change nothing from now on, from the next block or file: nobody knows whose the task is.
+
+        From any thread.
+        """
+        self._is_free.clear()
+
+    def release(self) -> None:
+        """Go on: the task is still ours."""
+        self._is_free.set()
 
     def run(self) -> Undelivered | None:
         """Deliver; None: all is there. Blocks.
@@ -133,7 +151,8 @@ class Deliverer:
             check=self._check,
         )
         done = delivery.deliver(sources)
-        self._note(f"{done.files} files are delivered to {self._target.called}")
+        what = "1 file is" if done.files == 1 else f"{done.files} files are"
+        self._note(f"{what} delivered to {self._target.called}")
 
     def _note(self, text: str) -> None:
         """Each sentence once: what is tried again and again is said once."""
@@ -157,11 +176,14 @@ class Deliverer:
         self._asked.set()
 
     def _check(self) -> None:
-        """Raise if the time is over; for any thread."""
-        with self._lock:
-            ends_at = self._ends_at
-        if ends_at is not None and self._context.clock.monotonic() >= ends_at:
-            raise _Ended
+        """Raise if the time is over, wait while it is held; for any thread."""
+        while True:
+            with self._lock:
+                ends_at = self._ends_at
+            if ends_at is not None and self._context.clock.monotonic() >= ends_at:
+                raise _Ended
+            if self._is_free.wait(_LOOK_SECONDS):
+                return
 
     def _sleep(self, seconds: float) -> None:
         """Wait between two requests of one call: a stop does not end that, but its end does."""

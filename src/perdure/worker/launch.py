@@ -58,7 +58,6 @@ from perdure.worker.task_attempt import TaskAttempt
 from perdure.worker.task_roots import outside_roots
 from perdure.worker.task_store import TaskStore, TaskStorePlan
 from perdure.worker.ticker import Ticker, TickerParts, fold_wishes
-from perdure.worker.tree import Hold
 from perdure.worker.windows import windows
 
 _FILES = {"managed": Kept.BYTES, "shared": Kept.RECORD, "adopt": Kept.ADOPTED}
@@ -450,15 +449,15 @@ class Launch:
 
     def _hold(self) -> None:
         with self._lock:
-            tree = self._running.tree if self._running is not None else None
-        if tree is not None:
-            tree.hold(Hold.OWNERSHIP)
+            running = self._running
+        if running is not None:
+            running.hold()
 
     def _resume(self) -> None:
         with self._lock:
-            tree = self._running.tree if self._running is not None else None
-        if tree is not None:
-            tree.release(Hold.OWNERSHIP)
+            running = self._running
+        if running is not None:
+            running.release()
 
     def _told(self, text: str) -> None:
         self._context.log.say(f"perdure: {text}")

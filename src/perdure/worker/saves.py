@@ -44,7 +44,7 @@ from perdure.protocol.attempt_messages import (
     ValueReported,
 )
 from perdure.protocol.dataset import Dataset
-from perdure.protocol.messages import Progress, Status
+from perdure.protocol.messages import Progress, ResumeReport, Status
 from perdure.store.capture import Announcement, Capture, CapturedSave, Frozen
 from perdure.store.manifest import Manifest
 from perdure.store.manifest_format import encode_manifest
@@ -58,6 +58,7 @@ _T = TypeVar("_T")
 
 COMMIT_FILE = "checkpoint_committed.json"
 _FILES = "openjd_checkpoint_files"
+_DISCARDED = ResumeReport.DISCARDED.value
 #: So much must be stored at once to tell how fast the store is.
 _MEASURED_BYTES = 1 << 20
 
@@ -195,9 +196,11 @@ class Saves:
     def declared(self) -> Declared:
         """What belongs to the task's output as it ends; once `finish` has returned.
 
-        That of the attempt that saved the base too, unless this one emptied the dataset.
+        That of the attempt that saved the base too, unless this one emptied the dataset, or said
+        that it made no use of the base.
         """
-        base = self._with.base if self._declared.generation == 0 else None
+        is_dropped = self._declared.generation or self.facts.resume_status == _DISCARDED
+        base = None if is_dropped else self._with.base
         return Declared(
             dataset=self._declared.dataset,
             saved=tuple(m for m in (base, self._kept) if m is not None),

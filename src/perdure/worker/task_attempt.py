@@ -112,6 +112,24 @@ class TaskAttempt:
         self._surroundings: CaptureSurroundings | None = None
         self.saves: Saves | None = None
         self.tree: ActionTree | None = None
+        self._deliverer: Deliverer | None = None
+        self._is_held = False
+
+    def hold(self) -> None:
+        """Whatever runs of it stands still; from any thread."""
+        self._is_held = True
+        if self.tree is not None:
+            self.tree.hold(Hold.OWNERSHIP)
+        if self._deliverer is not None:
+            self._deliverer.hold()
+
+    def release(self) -> None:
+        """It goes on; from any thread."""
+        self._is_held = False
+        if self.tree is not None:
+            self.tree.release(Hold.OWNERSHIP)
+        if self._deliverer is not None:
+            self._deliverer.release()
 
     @property
     def lineage(self) -> LineageId:
@@ -213,7 +231,10 @@ class TaskAttempt:
             resolved=self._resolved(),
             told=lambda text: self._record.note("delivery", text),
         )
-        return Deliverer(self._context, opener, order).run()
+        self._deliverer = deliverer = Deliverer(self._context, opener, order)
+        if self._is_held:  # since before there was anything to hold
+            deliverer.hold()
+        return deliverer.run()
 
     def _run_action(self, started: Started) -> ActionResult:
         session = started.session
