@@ -249,7 +249,7 @@ MOMENTS = {
 
 
 def killed_when(worker, check):
-    """Kill the worker when something is seen; whether it was too late (moments may be short).
+    """Kill the worker when something is seen; it may have ended by then (moments may be short).
 
     `tests/crash/store/test_killed_deliveries.py` meets each moment for certain.
     """
@@ -257,7 +257,7 @@ def killed_when(worker, check):
     wait_until("the moment", lambda: check() or worker.poll() is not None)
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    return worker.wait() == 0
+    worker.wait()
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -265,9 +265,8 @@ def test_killed_in_a_delivery_the_next_attempt_ends_it_with_its_own_bytes(ground
     """Each attempt writes other bytes: what the dead one delivered is known to be the task's."""
     job = outside_job(ground, target, code=FRAMES)
     worker = job.start()
-    is_over = killed_when(worker, lambda: MOMENTS[moment](target))
-    assert is_over == (not job.open())
-    if not is_over:
+    killed_when(worker, lambda: MOMENTS[moment](target))
+    if job.open():  # else its outcome was recorded just before
         job.run()
     assert job.outcome()["state"] == "SUCCEEDED"
     by = {data.split()[-1] for data in there(target).values()}
