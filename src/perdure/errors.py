@@ -121,6 +121,13 @@ class SaveRefused(CheckpointError):
     kind = "save-refused"
 
 
+class DeliveryConflict(PerdureError):
+    """What is to be delivered would take the place of something else, or cannot lie there."""
+
+    kind = "delivery-conflict"
+    exit_code = 1
+
+
 class EngineError(PerdureError):
     """What starts workers did not."""
 

@@ -6,7 +6,9 @@ another name, until the job has ended. Then
 
 - its result is that of a run that nothing interrupted;
 - each attempt went on from the newest checkpoint of the one before, and none has a number twice;
-- nothing that the store had called done was done again, neither tasks nor values of a chunk.
+- nothing that the store had called done was done again, neither tasks nor values of a chunk;
+- whenever a task is called done its declared files lie whole where they are delivered
+  (``--deliver``), whichever machines made them.
 
 What tasks did is written down by a notebook outside of all machines, which perdure does not know.
 """
@@ -19,6 +21,8 @@ import time
 from collections import Counter
 
 import pytest
+from blake3 import blake3
+from obstore.store import S3Store
 
 from support.machines import Machine
 from support.object_store import BUCKET, environment_for, s3_of_its_own
@@ -55,6 +59,12 @@ steps:
         if saved:
             number, data = int(saved[0]), open(saved[1], "rb").read()
         note(f"begin {item} {number}")
+        def declare(name, text):
+            path = os.path.abspath(name)
+            with open(path, "w") as file:
+                file.write(text)
+            print('openjd_checkpoint_files: {"files": ["%s"]}' % path, flush=True)
+        declare("early.txt", f"early {item}")
         while number < 12:
             # What is added depends on all that was there before.
             data += hashlib.sha256(data).digest() * 300
@@ -67,6 +77,7 @@ steps:
                     file.write(data)
                 print('openjd_checkpoint_save: {"state": "%d", "file": "%s"}' % (number, path),
                       flush=True)
+        declare("result.txt", hashlib.sha256(data).hexdigest())
         print("result", item, hashlib.sha256(data).hexdigest(), flush=True)
         note(f"end {item}")
 - name: Frames
@@ -86,7 +97,7 @@ steps:
     - name: Frames
       type: TEXT
       data: |
-        import sys, time
+        import os, sys, time
         notebook, frames = sys.argv[1:]
         first, _, last = frames.partition("-")
         for frame in range(int(first), int(last or first) + 1):
@@ -94,11 +105,15 @@ steps:
                 pages.write(f"frame {frame}\\n")
             time.sleep(0.05)
             print("frame", frame, flush=True)
+            path = os.path.abspath(f"frame-{frame}.txt")
+            with open(path, "w") as file:
+                file.write(f"frame {frame}")
+            print('openjd_checkpoint_files: {"files": ["%s"]}' % path, flush=True)
             print('openjd_task_complete: {"Frame": %d}' % frame, flush=True)
             time.sleep(0.05)
 """
 #: What a whole run prints, so that a moment can be drawn by how much was printed before it.
-LINES = 75
+LINES = 87
 KILLS = 3
 QUICK = ["--heartbeat-seconds", "1", "--limit", "back_off_seconds=0.05"]
 QUICK += ["--limit", "quick_seconds=0"]
@@ -114,6 +129,8 @@ class Story:
         self.notebook.touch()
         self.environment = environment_for(port)
         self.store = ["--store", f"s3://{BUCKET}/{folder.name}", "--key", "mine"]
+        self.delivered = f"{folder.name}-delivered"
+        self.port = port
         self.machines = 0
         self.said = ""
         self.promised = []
@@ -124,6 +141,7 @@ class Story:
         made = Machine(self.folder / f"machine-{self.machines}", self.environment)
         template = made.template(TEMPLATE)
         line = ["run", template, "-p", f"Notebook={self.notebook}", *QUICK, *self.store]
+        line += ["--deliver", f"s3://{BUCKET}/{self.delivered}"]
         return made, line
 
     def lose_one(self):
@@ -159,9 +177,42 @@ class Story:
                 found.stderr
             )  # the job, or even the store, is not there yet
             return set()
+        self.check_delivered(json.loads(found.stdout))
         attempts = json.loads(found.stdout)["attempts"]
         tasks = {a["task"] for a in attempts if a["outcome"] == "SUCCEEDED"}
         return tasks | {f"frame {value}" for a in attempts for value in a["kept"]}
+
+    def check_delivered(self, status):
+        """The files of whatever is called done are there; of the job's tasks, so many are."""
+        tasks = {
+            ({"Sum": 1, "Frames": 2}[a["step"]], a["key"], a["task"])
+            for a in status["attempts"]
+            if a["outcome"] == "SUCCEEDED"
+        }
+        for step, key, task in tasks:
+            record = json.loads(self.get(f"perdure/{status['job']}/{step}-{key}.json"))
+            found = {
+                one["path"].rpartition("/")[2]: self.get(one["path"]) for one in record["files"]
+            }
+            assert all(
+                blake3(found[one["path"].rpartition("/")[2]].encode()).hexdigest() == one["blake3"]
+                for one in record["files"]
+            )
+            assert found == files_of(task), (task, found)
+        return len(tasks)
+
+    def get(self, path):
+        """An object that was delivered."""
+        where = S3Store(
+            BUCKET,
+            prefix=self.delivered,
+            endpoint=f"http://127.0.0.1:{self.port}",
+            access_key_id="test",
+            secret_access_key="test",
+            region="us-east-1",
+            client_options={"allow_http": True},
+        )
+        return where.get(path).bytes().to_bytes().decode()
 
     def end(self):
         """The line once more, to the end; the job's status."""
@@ -189,6 +240,15 @@ def result(item):
     return hashlib.sha256(data).hexdigest()
 
 
+def files_of(task):
+    """What is delivered for a task, by name."""
+    found = re.match(r"Sum\[Item=(\d)\]", task)
+    if found is None:
+        return {f"frame-{n}.txt": f"frame {n}" for n in range(1, 7)}
+    item = found.group(1)
+    return {"early.txt": f"early {item}", "result.txt": result(item)}
+
+
 def check_attempts(attempts):
     """Each went on from the newest checkpoint that was committed before it, and all are counted."""
     newest, numbers = {}, {}
@@ -198,7 +258,8 @@ def check_attempts(attempts):
         if attempt["started_at"] is not None:  # else the machine vanished before it began
             assert attempt["resumed_from"] == newest.get(task), attempt
         for checkpoint in attempt["checkpoints"]:
-            newest[task] = checkpoint["sequence"]
+            if not checkpoint["support"]:  # files of kept values: nothing is resumed from them
+                newest[task] = checkpoint["sequence"]
     assert all(counted == list(range(1, len(counted) + 1)) for counted in numbers.values()), numbers
 
 
@@ -218,6 +279,7 @@ def story(folder, port, seed):
     status = one.end()
     assert status["state"] == "SUCCEEDED", status
     check_attempts(status["attempts"])
+    assert one.check_delivered(status) == 3, status
     pages = one.notebook.read_text().splitlines()
     for done, before in one.promised:
         again = {began(page) for page in pages[before:]} & done

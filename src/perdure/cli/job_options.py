@@ -82,7 +82,11 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         show_default=True,
         help="What is done with a task's files.",
     ),
-    click.option("--deliver", metavar="DIR", help="Deliver finished tasks' declared files there."),
+    click.option(
+        "--deliver",
+        metavar="DIR|URL",
+        help="Deliver a finished task's declared files there before it counts as SUCCEEDED.",
+    ),
     click.option(
         "--allow-root",
         "allow_roots",
@@ -210,11 +214,10 @@ def job_document(given: Mapping[str, Any], environment: Mapping[str, str]) -> Jo
 
 def _options(given: Mapping[str, Any]) -> Options:
     limits, step_limits = _limits(given["limits"])
-    if given["deliver"]:
-        raise UsageError("--deliver is not there yet", hint="Copy finished files by a hook: --on.")
     return Options(
         workers=given["workers"],
         files=given["files"],
+        deliver=_deliver(given["deliver"]),
         allow_roots=tuple(str(Path(one).absolute()) for one in given["allow_roots"]),
         append=tuple(str(Path(one).absolute()) for one in given["append"]),
         on_conflict=given["conflict"] or "stop",
@@ -246,6 +249,29 @@ def told_at_submit(options: Options) -> str | None:
         f"--files {options.files}: {what} where the program writes them, without a copy in the"
         " store; to resume, these files must survive, not only the store"
     )
+
+
+def check_delivery(options: Options, store_url: str) -> None:
+    """Refuse to deliver into the store; before anything is made.
+
+    Raises:
+        UsageError: so it would be.
+    """
+    if options.deliver is not None:
+        from perdure.store.delivery_places import check_apart
+
+        check_apart(options.deliver, store_url)
+
+
+def _deliver(given: str | None) -> str | None:
+    """Where finished files go, as it is kept; workers run on this host, so that it is checked."""
+    if given is None:
+        return None
+    from perdure.store.delivery_places import check_folder, delivery_place
+
+    place = delivery_place(given)
+    check_folder(place)
+    return place
 
 
 def _key_file(given: str | None) -> str | None:

@@ -5,7 +5,13 @@ from typing import Any
 
 import click
 
-from perdure.cli.job_options import caller_environment, job_document, job_options, told_at_submit
+from perdure.cli.job_options import (
+    caller_environment,
+    check_delivery,
+    job_document,
+    job_options,
+    told_at_submit,
+)
 from perdure.cli.places import places, where_options
 from perdure.cli.pointing import pointed
 
@@ -34,6 +40,7 @@ def submit(**given: Any) -> int:
     job = load(document)
     document = replace(document, name=document.name or job.name)
     check_runnable(document, job, this_hosts_capacity())
+    check_delivery(document.options, where.store_url)
     store = where.open(write=True, create=True)
     submitted = put(store.driver, document, SystemClock(), pause, again=given["again"])
     start_manager(where, submitted.document.job, resume=not submitted.is_new)

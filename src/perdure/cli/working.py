@@ -16,6 +16,7 @@ from perdure.manager.presence import has_live_manager
 from perdure.manager.stored_jobs import read_job
 from perdure.manager.turns import TurnMaker, TurnParts
 from perdure.store import layout
+from perdure.store.delivery_places import opener_of
 from perdure.store.job_document import JobDocument
 from perdure.store.layout import JobId, LaunchId
 from perdure.store.opening import Store, open_store
@@ -84,6 +85,7 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
         path_mapping=library_rules(document.path_mapping),
         sealing=sealing_of(document, environment),
         tier=_local_tier(store, document, log),
+        deliver=opener_of(place) if (place := document.options.deliver) is not None else None,
     )
     imds = environment.get(_IMDS_VARIABLE)
     notice = document.options.notice

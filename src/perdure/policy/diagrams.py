@@ -6,13 +6,16 @@ A test compares the page with what this writes, so the page cannot say something
 from perdure.policy.outcome import (
     RULES,
     TABLE,
+    UNDELIVERED,
     AttemptFacts,
     AttemptState,
     By,
+    DeliveryEnd,
     Exit,
     Notice,
     Outcome,
     SaveAfterNotice,
+    Undelivered,
     judge,
 )
 from perdure.policy.states import TRANSITIONS, State, TaskEvent
@@ -63,6 +66,16 @@ def _attempts() -> list[str]:
         outcome = _example(asked=asked, well=well, saved=saved)
         row = (_yes(asked), _yes(well), _yes(saved), outcome.state.value, outcome.reason)
         lines.append(f"| {' | '.join(row)} |")
+    lines += [
+        "",
+        "With `--deliver`, what would have SUCCEEDED and whose files were not delivered:",
+        "",
+        "| why they were not | outcome | reason |",
+        "| --- | --- | --- |",
+    ]
+    for end in UNDELIVERED:
+        outcome = _undelivered(end)
+        lines.append(f"| {end.value} | {outcome.state.value} | {outcome.reason} |")
     states = ", ".join(state.value for state in AttemptState)
     return [*lines, "", f"The states of attempts that ended: {states}."]
 
@@ -79,6 +92,16 @@ def _example(*, asked: bool, well: bool, saved: bool) -> Outcome:
             unsaved_seconds=90.0,
         )
     )
+
+
+def _undelivered(end: DeliveryEnd) -> Outcome:
+    """What becomes of a plain attempt with a checkpoint 3 whose files were not delivered."""
+    reason = {
+        DeliveryEnd.FAILED: "its files could not be delivered to /results: …",
+        DeliveryEnd.STOPPED: "stopped while its files were being delivered to /results",
+    }.get(end, "")
+    undelivered = Undelivered(end=end, reason=reason, by=By.HOST)
+    return judge(AttemptFacts(exit=Exit(code=0), undelivered=undelivered, point=3))
 
 
 def _yes(value: bool) -> str:  # noqa: FBT001 - a cell

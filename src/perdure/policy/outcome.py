@@ -1,11 +1,12 @@
 """How an attempt ended: observed facts in, one outcome with its reason out.
 
 `RULES` is the whole decision: the first rule that applies decides. Its last row is the table of
-what stopped the attempt, how it exited and whether a save followed (`TABLE`). docs/states.md is
-drawn from both. A notice counts only if its signal was sent before the exit was collected;
+what stopped the attempt, how it exited and whether a save followed (`TABLE`). Where files are to be
+delivered what would have SUCCEEDED is judged once more (`UNDELIVERED`). docs/states.md is drawn
+from all three. A notice counts only if its signal was sent before the exit was collected;
 otherwise the process ended by itself.
 
-Source: design of perdure, "How an attempt ends"; docs/decisions/026, 027.
+Source: design of perdure, "How an attempt ends"; docs/decisions/026, 027, 116.
 """
 
 from collections.abc import Callable, Mapping
@@ -87,6 +88,8 @@ class Cause(Enum):
     CONFLICT = "conflict"
     #: The store did not answer.
     STORE = "store"
+    #: Its work is done, and its files could not be delivered.
+    DELIVERY = "delivery"
 
 
 class Exit(Struct, frozen=True, kw_only=True):
@@ -145,6 +148,31 @@ class NotStarted(Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class DeliveryEnd(Enum):
+    """Why files did not come to where they were to be delivered."""
+
+    #: It cannot be done, or not by trying again.
+    FAILED = "it failed"
+    #: Somebody asked to stop, and the time was over.
+    STOPPED = "it was stopped"
+    #: A person asked to cancel.
+    CANCELED = "cancel was asked meanwhile"
+
+
+class Undelivered(Struct, frozen=True, kw_only=True):
+    """That files did not come to where they were to be delivered.
+
+    Attributes:
+        end: why.
+        reason: the same in words, without a full stop.
+        by: who asked to stop, for STOPPED.
+    """
+
+    end: DeliveryEnd
+    reason: str
+    by: By | None = None
+
+
 class AttemptFacts(Struct, frozen=True, kw_only=True):
     """Everything observed about an attempt that is over.
 
@@ -161,6 +189,7 @@ class AttemptFacts(Struct, frozen=True, kw_only=True):
         killed_by_us: perdure sent SIGKILL.
         point: the checkpoint that the next attempt can start from, by its sequence.
         unsaved_seconds: how long it ran since that save (or its start); None where not known.
+        undelivered: that its files were not delivered, where they were to be (``--deliver``).
     """
 
     cancel_asked: bool = False
@@ -175,6 +204,7 @@ class AttemptFacts(Struct, frozen=True, kw_only=True):
     killed_by_us: bool = False
     point: int | None = None
     unsaved_seconds: float | None = None
+    undelivered: Undelivered | None = None
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -194,10 +224,11 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 def judge(facts: AttemptFacts) -> Outcome:
     """The outcome of an attempt."""
-    for rule in RULES:
-        if rule.applies(facts):
-            return rule.then(facts)
-    raise AssertionError(facts)  # the last rule always applies
+    rule = next(rule for rule in RULES if rule.applies(facts))  # the last one always applies
+    outcome = rule.then(facts)
+    if outcome.state is AttemptState.SUCCEEDED and facts.undelivered is not None:
+        return UNDELIVERED[facts.undelivered.end](facts)
+    return outcome
 
 
 class Rule(Struct, frozen=True, kw_only=True):
@@ -305,6 +336,26 @@ def _nothing_saved(facts: AttemptFacts) -> Outcome:
     )
 
 
+def _delivery_failed(facts: AttemptFacts) -> Outcome:
+    assert facts.undelivered is not None
+    return _failed(Cause.DELIVERY, facts.undelivered.reason, facts)
+
+
+def _delivery_stopped(facts: AttemptFacts) -> Outcome:
+    assert facts.undelivered is not None
+    return Outcome(
+        state=AttemptState.SUSPENDED,
+        by=facts.undelivered.by or By.ENGINE,
+        reason=f"{facts.undelivered.reason}; {_next_start(facts)}",
+    )
+
+
+def _delivery_canceled(_facts: AttemptFacts) -> Outcome:
+    return Outcome(
+        state=AttemptState.CANCELED, reason="canceled while its files were being delivered"
+    )
+
+
 def _failed(cause: Cause, what: str, facts: AttemptFacts) -> Outcome:
     return Outcome(state=AttemptState.FAILED, cause=cause, reason=f"{what}; {_next_start(facts)}")
 
@@ -365,6 +416,13 @@ TABLE: Mapping[tuple[bool, bool, bool], Callable[[AttemptFacts], Outcome]] = {
     (True, True, False): _exited_without_save,
     (True, False, True): _saved,
     (True, False, False): _nothing_saved,
+}
+
+#: What becomes of an attempt that would have SUCCEEDED, where its files were not delivered.
+UNDELIVERED: Mapping[DeliveryEnd, Callable[[AttemptFacts], Outcome]] = {
+    DeliveryEnd.FAILED: _delivery_failed,
+    DeliveryEnd.STOPPED: _delivery_stopped,
+    DeliveryEnd.CANCELED: _delivery_canceled,
 }
 
 #: The first that applies decides.

@@ -2,7 +2,8 @@
 
 A pure function of the lineage, what is kept and what is left in the store. Its rules, in order:
 
-1. Nothing remains: finished. Outside files stood in the way of the last attempt: held.
+1. Nothing remains: finished; of a chunk whose files are still to be delivered: an attempt that runs
+   no value. Outside files stood in the way of the last attempt: held.
 2. What counts reached a limit: failed (`counting`).
 3. A resumable step with checkpoints: the newest usable one whose content was not tried in vain too
    often; none left: held, with the choices. Never the very beginning by itself.
@@ -13,7 +14,7 @@ Of a chunk only what is not kept runs again. The remainder is split by the step'
 piece with the checkpoint stays in the lineage, every other one becomes a lineage of its own that
 begins with onRun. A step without onCheckpointResume runs its remainder with onRun in the same way.
 
-Source: design of perdure, "Resuming"; docs/decisions/028, 029.
+Source: design of perdure, "Resuming"; docs/decisions/028, 029, 116.
 """
 
 from collections.abc import Callable
@@ -82,6 +83,8 @@ class Question(Struct, frozen=True, kw_only=True):
         values: the chunk as this lineage holds it now; None for a plain task.
         kept: values that are never run again.
         split: cuts a remainder into pieces that the step's constraint allows.
+        must_deliver: whether a chunk is done only once an attempt has SUCCEEDED, because its files
+            are delivered before that.
     """
 
     history: History = NO_HISTORY
@@ -92,6 +95,7 @@ class Question(Struct, frozen=True, kw_only=True):
     kept: frozenset[int] = frozenset()
     split: Split = lambda values: (values,)
     limits: Limits = DEFAULT_LIMITS
+    must_deliver: bool = False
 
 
 class Start(Struct, frozen=True, kw_only=True):
@@ -99,7 +103,7 @@ class Start(Struct, frozen=True, kw_only=True):
 
     Attributes:
         base: the checkpoint's sequence; None: the beginning.
-        values: what it runs; None for a plain task.
+        values: what it runs; None for a plain task; empty where only files are to be delivered.
         split: values that become lineages of their own with this claim.
         wait_seconds: back-off, from the end of the last attempt.
         notes: what ``perdure why`` and status show at once.
@@ -152,6 +156,8 @@ def decide_resume(question: Question) -> ResumeDecision:
         return held
     if failed := _failed(counts, question.limits):
         return failed
+    if remaining == ():
+        return _only_deliver(question, counts)
     branch = _branch(question)
     if not question.is_resumable or not branch:
         return _from_beginning(question, remaining, counts)
@@ -183,7 +189,7 @@ def _branch(question: Question) -> tuple[KnownCheckpoint, ...]:
 
 def _finished(question: Question, remaining: Values | None) -> Finished | None:
     """Whether the work is done."""
-    if remaining == ():
+    if remaining == () and not question.must_deliver:
         return Finished(reason="all values of its chunk are complete")
     for attempt in question.history.attempts:
         if attempt.state is AttemptState.SUCCEEDED and attempt.number > question.history.branched:
@@ -216,6 +222,19 @@ def _failed(counts: Tally, limits: Limits) -> Failed | None:
 def _why(counts: Tally) -> str:
     """The reason of the last attempt that counts, where there is one, to stand at the end."""
     return f": {counts.last.reason}" if counts.last is not None and counts.last.reason else ""
+
+
+def _only_deliver(question: Question, counts: Tally) -> Start | Failed:
+    """Deliver the files of values that are all kept, where that was not tried too often."""
+    if counts.is_exhausted(None, question.limits):
+        tries = counts.by_point[None]
+        return Failed(reason=f"its files were not delivered in {tries} attempts{_why(counts)}")
+    return Start(
+        action=Action.RUN,
+        values=(),
+        wait_seconds=back_off_seconds(counts, question.limits),
+        notes=("all values of its chunk are complete: only its files are delivered",),
+    )
 
 
 def _from_beginning(question: Question, remaining: Values | None, counts: Tally) -> ResumeDecision:

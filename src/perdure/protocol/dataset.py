@@ -26,6 +26,11 @@ class Dataset(Struct, frozen=True, kw_only=True):
         """Whether nothing was declared."""
         return not self.files and not self.dirs
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Files and folders, each once."""
+        return tuple(dict.fromkeys((*self.files, *self.dirs)))
+
 
 class DatasetFold:
     """Folds declarations; the dataset at any moment is `dataset`, if it is whole."""

@@ -313,15 +313,11 @@ class Capture:
 
     def _stamp(self, frozen: Frozen, paths: tuple[str, ...]) -> None:
         for path in paths:
-            # By the path as it is: what is read later is known by device and inode.
             try:
-                frozen.stamps[path] = Stamp.of(os.stat(path))  # noqa: PTH116 - half the time of Path
-            except ValueError:
-                frozen.stamps[path] = None
+                frozen.stamps[path] = stamp_of(path)
             except OSError as error:
                 frozen.stamps[path] = None
-                if error.errno not in _NOT_THERE:
-                    frozen.unseen = error
+                frozen.unseen = error
         frozen.stamped_at_ns = self._wall_ns()
 
     def drop(self, frozen: Frozen) -> None:
@@ -574,6 +570,24 @@ class Capture:
         self._writer.abandon()
         self._versions.clear()
         self._clones.drop()
+
+
+def stamp_of(path: str) -> Stamp | None:
+    """The stamp of what is at ``path``, a link followed: what is read later is known by its inode.
+
+    None: nothing is there.
+
+    Raises:
+        OSError: it cannot be looked at, which does not mean that nothing is there.
+    """
+    try:
+        return Stamp.of(os.stat(path))  # noqa: PTH116 - half the time of Path
+    except ValueError:
+        return None
+    except OSError as error:
+        if error.errno in _NOT_THERE:
+            return None
+        raise
 
 
 def _manifest(

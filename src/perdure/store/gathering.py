@@ -88,6 +88,7 @@ class Gatherer:
         wall_ns: the wall clock.
         is_made_anew: whether a path in the session folder is none of the task's: made anew in each
             session, under another name.
+        told_as: what things are left out of, for notes.
     """
 
     def __init__(
@@ -97,12 +98,15 @@ class Gatherer:
         line: Line,
         wall_ns: Callable[[], int],
         is_made_anew: Callable[[str], bool] = lambda _path: False,
+        *,
+        told_as: str = "part of the checkpoint",
     ) -> None:
         self._roots = roots
         self._ownership = ownership
         self._line = line
         self._wall_ns = wall_ns
         self._is_made_anew = is_made_anew
+        self._told_as = told_as
         self._walked = 0
         self._result = Gathered()
 
@@ -270,7 +274,7 @@ class Gatherer:
     def _leave_out(self, place: Place, why: str) -> None:
         self._result.left_out += 1
         if len(self._result.notes) < _NOTE_LIMIT:
-            self._result.notes.append(f"{place.shown} is not part of the checkpoint: {why}")
+            self._result.notes.append(f"{place.shown} is not {self._told_as}: {why}")
 
 
 def torn(place: Place) -> CheckpointTorn:

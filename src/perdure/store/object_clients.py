@@ -73,8 +73,12 @@ class S3Keys(Struct, frozen=True, kw_only=True):
     token: str | None
 
 
-def parse_place(url: str) -> ObjectPlace:
+def parse_place(url: str, *, called: str = "the store's URL") -> ObjectPlace:
     """The place that ``url`` names.
+
+    Args:
+        url: as it was given.
+        called: what it is, for errors.
 
     Raises:
         UsageError: it names none, or holds what may be a secret.
@@ -83,7 +87,7 @@ def parse_place(url: str) -> ObjectPlace:
     shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise UsageError(
-            f"the store's URL {shown} has more in it than a place; it is kept and shown, so that"
+            f"{called} {shown} has more in it than a place; it is kept and shown, so that"
             " it must hold no secret",
             hint="Give credentials by the cloud's own environment variables or files.",
         )
@@ -100,7 +104,7 @@ def parse_place(url: str) -> ObjectPlace:
     prefix = "/".join(names[1:])
     if len(prefix.encode()) > _LONGEST_PREFIX_BYTES:
         raise UsageError(
-            f"the prefix in the store's URL is longer than {_LONGEST_PREFIX_BYTES} bytes",
+            f"the prefix in {called} is longer than {_LONGEST_PREFIX_BYTES} bytes",
             hint="Use a shorter one.",
         )
     return ObjectPlace(scheme=parts.scheme, account=account, bucket=names[0], prefix=prefix)
@@ -158,14 +162,25 @@ class Clients:
                 self._made = {}
 
 
-def make_client(place: ObjectPlace, timeout_seconds: float, renewals: int) -> "Client":
-    """A client of obstore that tries nothing twice: what is tried again is decided by the driver.
+def make_client(
+    place: ObjectPlace, timeout_seconds: float, renewals: int, retries: int = 0
+) -> "Client":
+    """A client of obstore that tries nothing twice: what is tried again is decided by its user.
+
+    Args:
+        place: where.
+        timeout_seconds: of each request, its body included.
+        renewals: how often credentials were refused before.
+        retries: for objects in parts alone, each of which may be sent as often as one likes.
 
     Raises:
         UsageError: obstore is not installed, or refuses what the environment says.
     """
     environment = os.environ
     options = _options(place, timeout_seconds, environment)
+    # One request, one answer: a create that is sent twice may meet its own first try, and nobody
+    # could tell it from somebody else's object.
+    options["retry_config"] = {"max_retries": retries}
     try:
         from obstore.exceptions import BaseError  # noqa: PLC0415 - an extra; it starts threads
     except ImportError as error:
@@ -208,9 +223,6 @@ def _options(
             "connect_timeout": _CONNECT_TIMEOUT,
             "timeout": timedelta(seconds=timeout_seconds),
         },
-        # One request, one answer: a create that is sent twice may meet its own first try, and
-        # nobody could tell it from somebody else's object.
-        "retry_config": {"max_retries": 0},
     }
 
 

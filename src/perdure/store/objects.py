@@ -30,7 +30,6 @@ Source: docs/store-format.md "Drivers"; docs/decisions/110 to 114; the condition
 (``If-None-Match``), Google (``x-goog-if-generation-match``) and Azure.
 """
 
-import random
 import threading
 import time
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -38,9 +37,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from msgspec import Struct
-
-from perdure.errors import HomeError, OutOfSpace, StoreUnavailable, UsageError
+from perdure.errors import HomeError
 from perdure.store.driver import (
     ALIGNMENT,
     Data,
@@ -53,7 +50,8 @@ from perdure.store.driver import (
     pieces,
 )
 from perdure.store.object_clients import Clients
-from perdure.store.object_faults import Answer, Fault, understand
+from perdure.store.object_faults import Answer, Fault
+from perdure.store.object_requests import BULK_BYTES, ONCE, READING, SMALL, Requests
 
 if TYPE_CHECKING:
     from perdure.store.object_clients import Client
@@ -61,34 +59,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 PACK_LIMIT_BYTES = 32 << 20
-#: From here on a transfer is bulk; a whole object is read in pieces, the first one so long.
-_BULK_BYTES = 1 << 20
-_FIRST_PAUSE_SECONDS = 0.1
-_LONGEST_PAUSE_SECONDS = 5.0
-_RENEWALS = 2
 _LISTED_AT_ONCE = 1000
-_RIGHTS = "read, write, list and delete objects"
-
-
-class Patience(Struct, frozen=True, kw_only=True):
-    """How long a call is tried.
-
-    Attributes:
-        timeouts: of a request, body included; the next one after each that was too short.
-        seconds: for how long; of bulk only the time between tries counts.
-    """
-
-    timeouts: tuple[float, ...]
-    seconds: float
-    is_bulk: bool = False
-
-
-SMALL = Patience(timeouts=(5.0, 5.0), seconds=5.0)
-SENDING = Patience(timeouts=(60.0, 240.0, 960.0), seconds=30.0, is_bulk=True)
-#: A block, a page of a list: 4 MiB at most, and a person or a worker's main thread waits for it.
-READING = Patience(timeouts=(30.0, 120.0), seconds=30.0, is_bulk=True)
-#: For who tries again anyway, with something newer.
-ONCE = Patience(timeouts=(5.0,), seconds=0.0)
 
 
 class ObjectUpload:
@@ -168,8 +139,9 @@ class ObjectDriver:
         self.url = url
         self._clients = clients
         self._write = write
-        self._sleep = sleep
-        self._monotonic = monotonic
+        self._requests = Requests(
+            clients, called=f"the store {url}", url=url, sleep=sleep, monotonic=monotonic
+        )
         self._readers_lock = threading.Lock()
         self._readers: ThreadPoolExecutor | None = None
 
@@ -181,49 +153,13 @@ class ObjectDriver:
         """The same for bytes that are in one piece; they are not copied."""
         check_key(key)
         self._refuse_unless_writing()
-        tries = self._tries(_sending(len(whole)))
-        is_uncertain = False
-        while True:
-            answer = self._try_to_create(tries, key, whole)
-            if answer is None:
-                return True
-            if answer.fault is Fault.EXISTS and not is_uncertain:
-                return False
-            is_uncertain = is_uncertain or answer.fault is Fault.UNKNOWN
-            may_work = answer.fault in (Fault.UNKNOWN, Fault.NOT_DONE)
-            if not may_work or not tries.again(answer):
-                # Once a try of unknown outcome was made no other failure says what became of it.
-                raise PutUncertain(key) if is_uncertain else self._error(answer, key)
-
-    def _try_to_create(self, tries: "_Tries", key: str, whole: Piece) -> Answer | None:
-        """One request to create ``key``; None: it was done."""
-        answer = self._try(
-            tries, lambda client: client.put(key, whole, mode="create", use_multipart=False)
-        )
-        if not isinstance(answer, Answer):
-            return None
-        if answer.is_doubtful:
-            try:
-                is_there = self.head(key) is not None
-            except HomeError:
-                return Answer(fault=Fault.UNKNOWN, said=answer.said)
-            if not is_there:
-                return Answer(fault=Fault.NOT_DONE, said=answer.said)
-        return answer
+        return self._requests.create(key, whole)
 
     def put(self, key: str, data: Data, *, in_place: bool = False) -> None:
         """Replace ``key``; with ``in_place`` it is tried once, for who tries again anyway."""
         check_key(key)
         self._refuse_unless_writing()
-        whole = _joined(data)
-        tries = self._tries(ONCE if in_place else _sending(len(whole)))
-        answer = self._until_done(
-            tries, lambda client: client.put(key, whole, mode="overwrite", use_multipart=False)
-        )
-        if isinstance(answer, Answer):
-            if answer.fault is Fault.UNKNOWN:
-                raise PutUncertain(key)
-            raise self._error(answer, key)
+        self._requests.overwrite(key, _joined(data), ONCE if in_place else None)
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """The object's bytes, or a range of them.
@@ -235,31 +171,15 @@ class ObjectDriver:
         if length == 0:
             return self._empty(key)
         if length is not None:
-            return self._read(key, start, length)[0]
-        first, size = self._read(key, start, _BULK_BYTES - 1)
+            return self._requests.read(key, start, length)[0]
+        first, size = self._requests.read(key, start, BULK_BYTES - 1)
         left = size - start - len(first)
-        return first + self._read(key, start + len(first), left)[0] if left > 0 else first
+        return first + self._requests.read(key, start + len(first), left)[0] if left > 0 else first
 
     def _empty(self, key: str) -> bytes:
         if self.head(key) is None:
             raise KeyMissing(key)
         return b""
-
-    def _read(self, key: str, start: int, length: int) -> tuple[bytes, int]:
-        """A range, cut at the object's end, and the whole object's size."""
-
-        def read(client: "Client") -> tuple[bytes, int]:
-            found = client.get(key, options={"range": (start, start + length)})
-            return found.bytes().to_bytes(), int(found.meta["size"])
-
-        answer = self._until_done(self._tries(_reading(length)), read)
-        if not isinstance(answer, Answer):
-            return answer
-        if answer.fault is Fault.MISSING:
-            raise KeyMissing(key)
-        if answer.fault is Fault.RANGE:
-            return self._empty(key), 0
-        raise self._error(answer, key)
 
     def get_into(self, key: str, start: int, buffer: memoryview) -> int:
         """Fill ``buffer`` with the object's bytes from ``start``; how many there were."""
@@ -314,14 +234,13 @@ class ObjectDriver:
         self._refuse_unless_writing()
         if not checked:
             return
-        answer = self._until_done(
-            self._tries(SMALL if len(checked) == 1 else READING),
-            lambda client: client.delete(checked),
+        answer = self._requests.until_done(
+            SMALL if len(checked) == 1 else READING, lambda client: client.delete(checked)
         )
         if not isinstance(answer, Answer):
             return
         if answer.fault is not Fault.MISSING:
-            raise self._error(answer, checked[0])
+            raise self._requests.error(answer, checked[0])
         if len(checked) > 1:
             # Where each goes in a request of its own, one that is gone ends the row.
             for key in checked:
@@ -330,12 +249,7 @@ class ObjectDriver:
     def head(self, key: str) -> int | None:
         """The object's size."""
         check_key(key)
-        answer = self._until_done(self._tries(SMALL), lambda client: int(client.head(key)["size"]))
-        if isinstance(answer, Answer):
-            if answer.fault is Fault.MISSING:
-                return None
-            raise self._error(answer, key)
-        return answer
+        return self._requests.size(key)
 
     def upload(self, key: str) -> ObjectUpload:
         """Begin an object that is written piece by piece."""
@@ -378,133 +292,12 @@ class ObjectDriver:
                 hint="Use a command that may change it, or another store.",
             )
 
-    def _tries(self, kind: Patience) -> "_Tries":
-        return _Tries(kind, sleep=self._sleep, monotonic=self._monotonic)
-
     def _done(self, do: "Callable[[Client], _T]", key: str) -> _T:
         """What ``do`` gives; any fault is an error."""
-        answer = self._until_done(self._tries(READING), do)
+        answer = self._requests.until_done(READING, do)
         if isinstance(answer, Answer):
-            raise self._error(answer, key)
+            raise self._requests.error(answer, key)
         return answer
-
-    def _until_done(self, tries: "_Tries", do: "Callable[[Client], _T]") -> _T | Answer:
-        """What ``do`` gives, which may be repeated as it is; else why it does not."""
-        while True:
-            answer = self._try(tries, do)
-            if not isinstance(answer, Answer):
-                return answer
-            is_worth_it = answer.fault in (Fault.NOT_DONE, Fault.UNKNOWN)
-            if not is_worth_it or not tries.again(answer):
-                return answer
-
-    def _try(self, tries: "_Tries", do: "Callable[[Client], _T]") -> _T | Answer:
-        """One request; sent again only where nothing was done for want of credentials."""
-        for renewal in range(_RENEWALS + 1):
-            try:
-                client = self._clients.of(tries.timeout_seconds)
-            except UsageError as error:  # the environment is no more what it was at opening
-                return Answer(fault=Fault.CREDENTIALS, said=error.message)
-            try:
-                return do(client)
-            except Exception as error:
-                answer = understand(error)
-                if not _is_of_obstore(error):
-                    raise
-                if answer.fault is not Fault.CREDENTIALS or renewal == _RENEWALS:
-                    return answer
-                self._clients.renew(client)
-        raise AssertionError  # pragma: no cover - the last round returns
-
-    def _error(self, answer: Answer, key: str) -> HomeError:
-        """What ``answer`` means to people."""
-        where = f"the store {self.url}"
-        match answer.fault:
-            case Fault.FULL:
-                return OutOfSpace(
-                    f"{where} is full: {answer.said}",
-                    hint="Remove old jobs (`perdure rm`), or raise its quota.",
-                    url=self.url,
-                )
-            case Fault.NO_BUCKET:
-                return HomeError(
-                    f"{where} names a bucket or container that is not there",
-                    hint="Make it first, or correct the URL: perdure makes no buckets.",
-                    url=self.url,
-                )
-            case Fault.CREDENTIALS:
-                return StoreUnavailable(
-                    f"{where} does not let us in: {answer.said}",
-                    hint=f"Renew the credentials; they must allow to {_RIGHTS}. It is tried again.",
-                    url=self.url,
-                )
-            case Fault.REFUSED | Fault.RANGE | Fault.EXISTS:
-                return HomeError(
-                    f"{where} refuses {key or 'to be listed'}: {answer.said}",
-                    hint="Correct the URL, the region or the endpoint, or use another store.",
-                    url=self.url,
-                )
-            case _:
-                return StoreUnavailable(
-                    f"{where} is out of reach: {answer.said}",
-                    hint="It is tried again; see whether the network and the service are up.",
-                    url=self.url,
-                )
-
-
-class _Tries:
-    """How often one call may be tried: with which timeouts, and for how long.
-
-    A small call ends in time whatever happens; bulk is given up when no timeout is long enough, or
-    after so long a time of mere waiting between tries.
-    """
-
-    def __init__(
-        self,
-        kind: Patience,
-        *,
-        sleep: Callable[[float], None],
-        monotonic: Callable[[], float],
-    ) -> None:
-        self._kind = kind
-        self._sleep = sleep
-        self._monotonic = monotonic
-        self._began = monotonic()
-        self._waited = 0.0
-        self._made = 0
-        self._timed_out = 0
-
-    @property
-    def timeout_seconds(self) -> float:
-        """How long the next request may take."""
-        timeouts = self._kind.timeouts
-        return timeouts[min(self._timed_out, len(timeouts) - 1)]
-
-    def again(self, answer: Answer) -> bool:
-        """Wait for the next try, twice as long each time; False: there is none."""
-        self._made += 1
-        self._timed_out += answer.is_timeout
-        if self._timed_out >= len(self._kind.timeouts):
-            return False
-        # No two hosts wait alike: they would all come back at once.
-        longest = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0**self._made)
-        seconds = longest * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
-        spent = self._waited if self._kind.is_bulk else self._monotonic() - self._began
-        if spent + seconds >= self._kind.seconds:
-            return False
-        self._waited += seconds
-        self._sleep(seconds)
-        return True
-
-
-def _sending(size: int) -> Patience:
-    """For sending so many bytes."""
-    return SMALL if size < _BULK_BYTES else SENDING
-
-
-def _reading(size: int) -> Patience:
-    """For reading so many bytes."""
-    return SMALL if size < _BULK_BYTES else READING
 
 
 def _joined(data: Data) -> Piece:
@@ -512,8 +305,3 @@ def _joined(data: Data) -> Piece:
     if isinstance(data, bytes | bytearray):
         return data
     return b"".join(pieces(data))
-
-
-def _is_of_obstore(error: Exception) -> bool:
-    """Whether ``error`` is an answer; anything else is a bug, and never swallowed."""
-    return type(error).__module__.startswith("obstore") or isinstance(error, FileNotFoundError)

@@ -17,8 +17,6 @@ Threads: every call may come from any thread; one key is appended to by one thre
 Source: docs/store-format.md "Drivers"; link(2), rename(2), fsync(2), fallocate(2).
 """
 
-import errno
-import fcntl
 import math
 import os
 import stat
@@ -42,6 +40,7 @@ from perdure.store.posix_files import (
     PRIVATE,
     Access,
     create_file,
+    fill_direct,
     in_our_words,
     keep_room,
     make_folders,
@@ -203,7 +202,7 @@ class PosixDriver:
         with in_our_words("read", path):
             fd = _open_object(path, key, around_cache=start % PAGE_BYTES == 0)
             try:
-                return _fill(fd, start, buffer)
+                return fill_direct(fd, start, buffer)
             finally:
                 os.close(fd)
 
@@ -388,23 +387,6 @@ def _open_object(path: str, key: str, *, around_cache: bool) -> int:
         return os.open(path, flags)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         raise KeyMissing(key) from None
-
-
-def _fill(fd: int, start: int, buffer: memoryview) -> int:
-    """Read until the buffer is full or the file ends; how many bytes that were."""
-    got = 0
-    while got < buffer.nbytes:
-        try:
-            count = os.preadv(fd, [buffer[got:]], start + got)
-        except OSError as error:
-            if error.errno != errno.EINVAL or not fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DIRECT:
-                raise
-            fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_DIRECT)
-            continue
-        if not count:
-            break
-        got += count
-    return got
 
 
 def _read_range(fd: int, start: int, wanted: int) -> bytes:

@@ -12,6 +12,7 @@ Source: fallocate(2), link(2), fsync(2), open(2), mkdir(2), umask(2), acl(5); do
 
 import ctypes
 import errno
+import fcntl
 import os
 import pwd
 import secrets
@@ -147,6 +148,35 @@ def write_all(fd: int, piece: Piece, start: int) -> None:
         written = os.pwrite(fd, rest, start)
         rest = rest[written:]
         start += written
+
+
+def fill_direct(fd: int, start: int, buffer: memoryview) -> int:
+    """Read until the buffer is full or the file ends; how many bytes that were.
+
+    Of a file that is read around the page cache too, until its file system refuses that.
+    """
+    got = 0
+    while got < buffer.nbytes:
+        try:
+            count = os.preadv(fd, [buffer[got:]], start + got)
+        except OSError as error:
+            if error.errno != errno.EINVAL or not fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DIRECT:
+                raise
+            fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_DIRECT)
+            continue
+        if not count:
+            break
+        got += count
+    return got
+
+
+def bypass_cache(fd: int) -> bool:
+    """Set O_DIRECT; whether the file system takes it."""
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_DIRECT)
+    except OSError:
+        return False
+    return True
 
 
 def create_file(path: Path, access: Access) -> int:

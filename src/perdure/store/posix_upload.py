@@ -30,6 +30,7 @@ from perdure.store.driver import Piece, PutUncertain
 from perdure.store.posix_files import (
     NO_HARD_LINKS,
     Access,
+    bypass_cache,
     create_file,
     in_our_words,
     make_folders,
@@ -60,7 +61,7 @@ class PosixUpload:
         self._temporary, self._fd = _create_temporary(path, access)
         self._lock = threading.Lock()
         self._gathers = around_cache
-        self._is_direct = around_cache and _bypass_cache(self._fd)
+        self._is_direct = around_cache and bypass_cache(self._fd)
         self._gathered: memoryview | None = None
         self._gathered_at = 0
         self._gathered_bytes = 0
@@ -202,15 +203,6 @@ class PosixUpload:
                 os.close(fd)
             with suppress(OSError):
                 self._temporary.unlink()
-
-
-def _bypass_cache(fd: int) -> bool:
-    """Set O_DIRECT; whether the file system takes it."""
-    try:
-        fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_DIRECT)
-    except OSError:
-        return False
-    return True
 
 
 def _create_temporary(path: Path, access: Access) -> tuple[Path, int]:

@@ -144,6 +144,15 @@ class Roots:
             path=path,
         )
 
+    def below_root(self, place: Place) -> str:
+        """The path of an outside place below the nearest root; its name, where it is one itself."""
+        path = str(place.absolute)
+        for one in self._allowed:
+            below = _relative(path, one.real) if one.root.kind is place.root.kind else None
+            if below is not None:
+                return below or one.prefix
+        raise AssertionError(path)  # whatever made it a place found a root
+
     def find(self, root: Root, path: str) -> Place | None:
         """The place of a manifest's path on this host; None where this job may not go."""
         if root.kind is RootKind.SESSION:

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from perdure.clock import Clock
 from perdure.journal.writer import JournalWriter
+from perdure.store.delivery_places import Opener
 from perdure.store.driver import Driver
 from perdure.store.job_document import JobDocument
 from perdure.store.layout import JobId, LaunchId
@@ -34,6 +35,7 @@ class LaunchContext(Struct, frozen=True, kw_only=True):
         path_mapping: the library's rules.
         sealing: how the job's blocks are encrypted.
         tier: where packs are written first; None: to the store.
+        deliver: makes what finished tasks' files are delivered to; None: they are not.
         told: what is told once a launch.
         oom, watch: the cgroup's counter of kills; the watch of messages files.
     """
@@ -54,6 +56,7 @@ class LaunchContext(Struct, frozen=True, kw_only=True):
     path_mapping: Sequence[Any] = ()
     sealing: Sealing = PLAIN
     tier: LocalTier | None = None
+    deliver: Opener | None = None
     told: set[str] = field(default_factory=set)
     oom: OomCounter = field(default_factory=OomCounter)
     watch: FolderWatch = field(default_factory=FolderWatch)

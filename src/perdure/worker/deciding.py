@@ -32,11 +32,13 @@ class StepRules(Struct, frozen=True, kw_only=True):
 
     Attributes:
         split: cuts a remainder into pieces that the step's constraint allows.
+        must_deliver: whether files are delivered before an attempt SUCCEEDED.
     """
 
     is_resumable: bool
     limits: Limits = DEFAULT_LIMITS
     split: Split = lambda values: (values,)
+    must_deliver: bool = False
 
 
 class Decision(Struct, frozen=True, kw_only=True):
@@ -94,6 +96,7 @@ def ask(
         kept=kept,
         split=rules.split,
         limits=rules.limits,
+        must_deliver=rules.must_deliver,
     )
 
 

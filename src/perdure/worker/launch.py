@@ -60,7 +60,6 @@ from perdure.worker.task_attempt import TaskAttempt
 from perdure.worker.task_roots import outside_roots
 from perdure.worker.task_store import TaskStore, TaskStorePlan
 from perdure.worker.ticker import Ticker, TickerParts, fold_wishes
-from perdure.worker.tree import Hold
 from perdure.worker.windows import windows
 
 _FILES = {"managed": Kept.BYTES, "shared": Kept.RECORD, "adopt": Kept.ADOPTED}
@@ -323,7 +322,7 @@ class Launch:
         match decision.answer:
             case Start(values=values, split=split):
                 space = self._context.step.space
-                own = space.chunk_texts(values)[0] if values is not None else None
+                own = space.chunk_texts(values)[0] if values else None
                 pieces = tuple(
                     space.with_chunk(parameters, text).texts()
                     for piece in split
@@ -453,15 +452,15 @@ class Launch:
 
     def _hold(self) -> None:
         with self._lock:
-            tree = self._running.tree if self._running is not None else None
-        if tree is not None:
-            tree.hold(Hold.OWNERSHIP)
+            running = self._running
+        if running is not None:
+            running.hold()
 
     def _resume(self) -> None:
         with self._lock:
-            tree = self._running.tree if self._running is not None else None
-        if tree is not None:
-            tree.release(Hold.OWNERSHIP)
+            running = self._running
+        if running is not None:
+            running.release()
 
     def _told(self, text: str) -> None:
         self._context.log.say(f"perdure: {text}")

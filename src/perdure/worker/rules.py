@@ -19,4 +19,9 @@ def rules_of(step: StepOutline, options: Options) -> StepRules:
         name = space.chunk.parameter
         return tuple(space.chunk_values({name: text}) for text in space.chunk_texts(values))
 
-    return StepRules(is_resumable=step.is_resumable, limits=limits, split=split)
+    return StepRules(
+        is_resumable=step.is_resumable,
+        limits=limits,
+        split=split,
+        must_deliver=options.deliver is not None,
+    )

@@ -44,7 +44,7 @@ from perdure.protocol.attempt_messages import (
     ValueReported,
 )
 from perdure.protocol.dataset import Dataset
-from perdure.protocol.messages import Progress, Status
+from perdure.protocol.messages import Progress, ResumeReport, Status
 from perdure.store.capture import Announcement, Capture, CapturedSave, Frozen
 from perdure.store.manifest import Manifest
 from perdure.store.manifest_format import encode_manifest
@@ -57,6 +57,8 @@ from perdure.worker.save_queue import DeclaredSet, Drained, QueuedSave, QueuedVa
 _T = TypeVar("_T")
 
 COMMIT_FILE = "checkpoint_committed.json"
+_FILES = "openjd_checkpoint_files"
+_DISCARDED = ResumeReport.DISCARDED.value
 #: So much must be stored at once to tell how fast the store is.
 _MEASURED_BYTES = 1 << 20
 
@@ -102,6 +104,25 @@ class Committing(Struct, frozen=True, kw_only=True):
     before_capture: Callable[[], None] = lambda: None
 
 
+class Declared(Struct, frozen=True, kw_only=True):
+    """A task's output.
+
+    Attributes:
+        dataset: as this attempt declared it.
+        saved: checkpoints whose files belong to it, but for the save's own file.
+        refused: why a declaration did not count; "": all did.
+    """
+
+    dataset: Dataset = Dataset()
+    saved: tuple[Manifest, ...] = ()
+    refused: str = ""
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether there is nothing to deliver."""
+        return self.dataset.is_empty and not self.saved and not self.refused
+
+
 class Saves:
     """The saves of one attempt."""
 
@@ -111,6 +132,7 @@ class Saves:
         self._queue = SaveQueue()
         self._declared = DeclaredSet()
         self._generations: dict[int, int] = {}
+        self._undeclared = ""
         self._thread: threading.Thread | None = None
         self._notice_at: float | None = None
         base = committing.base
@@ -142,6 +164,8 @@ class Saves:
         """An event of the attempt's messages, in the order of the lines; one thread at a time."""
         match event:
             case FilesDeclared():
+                if event.is_reset:
+                    self._undeclared = ""
                 self._declared.add(event)
                 self._queue.put_early(event)
                 self._start()
@@ -170,6 +194,20 @@ class Saves:
         if drainer is None or self.facts.local_save <= self.facts.durable_save:
             return {}
         return {"local_save": self.facts.local_save, "local_left": drainer.left_bytes}
+
+    def declared(self) -> Declared:
+        """What belongs to the task's output as it ends; once `finish` has returned.
+
+        That of the attempt that saved the base too, unless this one emptied the dataset, or said
+        that it made no use of the base.
+        """
+        is_dropped = self._declared.generation or self.facts.resume_status == _DISCARDED
+        base = None if is_dropped else self._with.base
+        return Declared(
+            dataset=self._declared.dataset,
+            saved=tuple(m for m in (base, self._kept) if m is not None),
+            refused=self._undeclared,
+        )
 
     def finish(self, *, drop: bool) -> None:
         """Commit what waits, or with ``drop`` forget it; blocks until nothing is in flight.
@@ -254,6 +292,8 @@ class Saves:
 
     def _refused(self, event: Refused) -> None:
         self._note("message", f"line {event.line_number}: {event.name} refused: {event.reason}")
+        if event.name == _FILES:
+            self._undeclared = event.reason
         if event.save is not None:
             self.facts.announced = event.save
             self.facts.problem = event.reason

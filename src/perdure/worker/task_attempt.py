@@ -1,7 +1,8 @@
 """One attempt of one lineage: restore, run, save, judge, write the outcome.
 
 The order at the end is design 8's: nothing of the task is left, captures are committed or dropped,
-then the outcome is written with the release of the lineage.
+the files of what succeeded are delivered where that is wanted, then the outcome is written with the
+release of the lineage.
 """
 
 import os
@@ -12,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.errors import (
     CheckpointConflict,
@@ -23,6 +25,7 @@ from perdure.errors import (
 from perdure.policy.notice import Capturing
 from perdure.policy.outcome import (
     AttemptFacts,
+    AttemptState,
     By,
     Cause,
     Exit,
@@ -30,9 +33,11 @@ from perdure.policy.outcome import (
     NotStarted,
     Outcome,
     SaveAfterNotice,
+    Undelivered,
     judge,
 )
 from perdure.protocol.attempt_messages import AttemptMessages, ChunkContext
+from perdure.store.delivery_places import Opener
 from perdure.store.manifest import Manifest
 from perdure.store.restore import Restored
 from perdure.template import NotifyThenTerminate, ResolvedAction, Terminate
@@ -40,12 +45,13 @@ from perdure.worker.action_output import Hearing
 from perdure.worker.actions import ActionOrder, ActionResult, run_action
 from perdure.worker.attempt_record import AttemptOrder, AttemptRecord
 from perdure.worker.context import LaunchContext
+from perdure.worker.delivering import Deliverer, DeliveryOrder
 from perdure.worker.job_records import LineageId
 from perdure.worker.machine import Facts, Intent, Interrupt
 from perdure.worker.memory import memory_proof
 from perdure.worker.messages_file import MessagesFile
 from perdure.worker.processes import SignalTarget
-from perdure.worker.saves import COMMIT_FILE, Committing, Saves
+from perdure.worker.saves import COMMIT_FILE, Committing, Declared, Saves
 from perdure.worker.sessions import StepSessions
 from perdure.worker.stops import Stop
 from perdure.worker.task_environment import AttemptVariables
@@ -103,8 +109,27 @@ class TaskAttempt:
         self._stop: Stop | None = None
         self._signal_name = "SIGKILL"
         self._began = context.clock.monotonic()
+        self._surroundings: CaptureSurroundings | None = None
         self.saves: Saves | None = None
         self.tree: ActionTree | None = None
+        self._deliverer: Deliverer | None = None
+        self._is_held = False
+
+    def hold(self) -> None:
+        """Whatever runs of it stands still; from any thread."""
+        self._is_held = True
+        if self.tree is not None:
+            self.tree.hold(Hold.OWNERSHIP)
+        if self._deliverer is not None:
+            self._deliverer.hold()
+
+    def release(self) -> None:
+        """It goes on; from any thread."""
+        self._is_held = False
+        if self.tree is not None:
+            self.tree.release(Hold.OWNERSHIP)
+        if self._deliverer is not None:
+            self._deliverer.release()
 
     @property
     def lineage(self) -> LineageId:
@@ -117,13 +142,16 @@ class TaskAttempt:
         self._running(self)
         try:
             started = self._start()
+            result = None
             if isinstance(started, NotStarted):
                 outcome = self._judge_not_started(started)
-                result = None
+            elif self._order.values == ():
+                outcome = self._only_deliver(started)
             else:
                 kills = self._context.oom.read()
                 result = self._run_action(started)
-                outcome = judge(self._facts(result, memory_proof(kills, self._context.oom.read())))
+                out_of_memory = memory_proof(kills, self._context.oom.read())
+                outcome = self._judge(self._facts(result, out_of_memory))
         finally:
             self._running(None)
             self._store.end()
@@ -163,6 +191,50 @@ class TaskAttempt:
                 "restore", f"{displaced.path}: what was there is now {displaced.name}"
             )
         return Started(session=session, base=base, restored=restored)
+
+    def _only_deliver(self, started: Started) -> Outcome:
+        """All values of the chunk are kept, and are in the session folder: nothing is run."""
+        resolved = self._resolved()
+        own = self._variables(started.session, resolved)
+        self._surroundings = self._capture_surroundings(
+            started, resolved, _touch(own.messages_file)
+        )
+        kept = (started.base,) if started.base is not None else ()
+        facts = AttemptFacts(
+            exit=Exit(code=0),  # as that of an action that had nothing to do
+            all_values_kept=True,
+            point=self._order.base,
+        )
+        return self._judge(facts, Declared(saved=kept))
+
+    def _judge(self, facts: AttemptFacts, declared: Declared | None = None) -> Outcome:
+        """The outcome; what would have succeeded delivers its files first, where that is wanted."""
+        outcome = judge(facts)
+        if outcome.state is not AttemptState.SUCCEEDED or self._context.deliver is None:
+            return outcome
+        if declared is None:
+            assert self.saves is not None
+            declared = self.saves.declared()
+        return judge(replace(facts, undelivered=self._deliver(self._context.deliver, declared)))
+
+    def _deliver(self, opener: Opener, declared: Declared) -> Undelivered | None:
+        """Bring the files to where they are to be; None: they are there, or there are none."""
+        if declared.is_nothing:
+            return None
+        surroundings = self._surroundings
+        assert surroundings is not None
+        order = DeliveryOrder(
+            lineage=self.lineage,
+            attempt=self._order.attempt,
+            gather=lambda: self._store.gather_output(declared, surroundings),
+            roots=self._store.roots(surroundings.session_dir),
+            resolved=self._resolved(),
+            told=lambda text: self._record.note("delivery", text),
+        )
+        self._deliverer = deliverer = Deliverer(self._context, opener, order)
+        if self._is_held:  # since before there was anything to hold
+            deliverer.hold()
+        return deliverer.run()
 
     def _run_action(self, started: Started) -> ActionResult:
         session = started.session
@@ -222,12 +294,11 @@ class TaskAttempt:
             ),
         )
 
-    def _committing(
+    def _capture_surroundings(
         self, started: Started, resolved: ResolvedAction, began_at_ns: int
-    ) -> Committing:
-        session_dir = started.session.working_directory
-        surroundings = CaptureSurroundings(
-            session_dir=session_dir,
+    ) -> CaptureSurroundings:
+        return CaptureSurroundings(
+            session_dir=started.session.working_directory,
             base=started.base,
             began_at_ns=began_at_ns,
             freezer=self._frozen,
@@ -236,6 +307,13 @@ class TaskAttempt:
             told=lambda text: self._record.note("save", text),
             freeze_limit_seconds=_freeze_limit(resolved),
         )
+
+    def _committing(
+        self, started: Started, resolved: ResolvedAction, began_at_ns: int
+    ) -> Committing:
+        session_dir = started.session.working_directory
+        surroundings = self._capture_surroundings(started, resolved, began_at_ns)
+        self._surroundings = surroundings
         return Committing(
             capture=lambda: self._store.capture(surroundings),
             put=self._store.put,
@@ -320,9 +398,12 @@ class TaskAttempt:
         )
 
     def _finish_captures(self, facts: Facts) -> None:
-        """Drop what waits where the work is done anyway, or abandoned."""
+        """Drop what waits where the work is done anyway, or abandoned.
+
+        What is still to be delivered may fail there, and goes on from the last save then.
+        """
         assert self.saves is not None
-        is_done = facts.exit_code == 0 and facts.intent is None
+        is_done = facts.exit_code == 0 and facts.intent is None and self._context.deliver is None
         self.saves.finish(drop=is_done or facts.intent is Intent.CANCEL)
 
     def _committed(self, sequence: int, manifest: Manifest) -> None:

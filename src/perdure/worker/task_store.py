@@ -7,7 +7,8 @@ Source: design 3 (rule 3), 6, 7.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -15,18 +16,19 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from perdure.clock import Clock, to_ns
-from perdure.errors import PerdureError
+from perdure.errors import PerdureError, SaveRefused
 from perdure.policy.forecast import FirstSave, forecast, sentences
 from perdure.policy.retention import DEFAULT_RETENTION, Retention
 from perdure.protocol.dataset import Dataset
 from perdure.store import layout
 from perdure.store.adopting import retire
-from perdure.store.capture import Capture, CaptureSettings
+from perdure.store.capture import Capture, CaptureSettings, stamp_of
 from perdure.store.driver import Driver
+from perdure.store.gathering import Gathered, Gatherer, Line
 from perdure.store.layout import JobId, LaunchId
 from perdure.store.lineage import SHARE, Claim, Lineage, Save, fold_lineage
 from perdure.store.log import Log
-from perdure.store.manifest import Kept, Manifest, RootKind, with_digests
+from perdure.store.manifest import EntryType, FileRef, Kept, Manifest, RootKind, with_digests
 from perdure.store.manifest_reading import decode_manifest
 from perdure.store.outside_decision import Choice, Content, Window
 from perdure.store.ownership import Ownership, recorded_contents
@@ -44,6 +46,7 @@ from perdure.worker.hashing import Digests, Hasher
 from perdure.worker.job_records import LineageId
 from perdure.worker.pack_ages import PackAges
 from perdure.worker.pruning import GRACE, Pruner, ended_launches
+from perdure.worker.saves import Declared
 
 #: No more often are other launches' lists read while a folder is walked.
 _NEIGHBOURS_SECONDS = 0.2
@@ -167,8 +170,6 @@ class TaskStore(Struct):
         if surroundings.base is not None:
             index.add_manifest(surroundings.base, without=self._not_to_rest_on(surroundings.base))
         plan = self.plan
-        first = plan.share or (self.lineage().claims or (plan.claim,))[0]
-        began_at_ns = surroundings.began_at_ns
         self._capture = Capture(
             Roots(surroundings.session_dir, plan.outside),
             PackWriter(
@@ -189,16 +190,56 @@ class TaskStore(Struct):
                 is_made_anew=surroundings.is_made_anew,
                 clones=surroundings.session_dir / CLONES,
             ),
-            ownership=Ownership(
-                first_claim_at_ns=_nanoseconds(first.at) or began_at_ns,
-                attempt_began_at_ns=began_at_ns,
-                recorded=frozenset(self._recorded()),
-                is_declared_elsewhere=_Elsewhere(plan, self._dirs, surroundings),
-            ),
+            ownership=self._ownership(surroundings),
             freezer=surroundings.freezer,
             pids=surroundings.pids,
         )
         return self._capture
+
+    def _ownership(self, surroundings: "CaptureSurroundings") -> Ownership:
+        """Whose outside files are, for this attempt."""
+        plan = self.plan
+        first = plan.share or (self.lineage().claims or (plan.claim,))[0]
+        began_at_ns = surroundings.began_at_ns
+        return Ownership(
+            first_claim_at_ns=_nanoseconds(first.at) or began_at_ns,
+            attempt_began_at_ns=began_at_ns,
+            recorded=frozenset(self._recorded()),
+            is_declared_elsewhere=_Elsewhere(plan, self._dirs, surroundings),
+        )
+
+    def roots(self, session_dir: Path) -> Roots:
+        """Where the task's files may lie."""
+        return Roots(session_dir, self.plan.outside)
+
+    def gather_output(self, declared: Declared, surroundings: "CaptureSurroundings") -> Gathered:
+        """The files of a task that has ended, as they are now.
+
+        Raises:
+            SaveRefused: it declared what it may not, or a declaration was refused.
+            CheckpointTorn: a folder changes while it is walked.
+        """
+        if declared.refused:
+            raise SaveRefused(
+                f"a declaration of files was refused: {declared.refused}",
+                hint="Let the task declare its files anew with mode RESET.",
+            )
+        now = time.time_ns()
+        roots = self.roots(surroundings.session_dir)
+        gatherer = Gatherer(
+            roots,
+            self._ownership(surroundings),
+            Line(read_at_ns=now, stamped_at_ns=now),
+            time.time_ns,
+            surroundings.is_made_anew,
+            told_as="delivered",
+        )
+        stamps = {path: stamp_of(path) for path in declared.dataset.paths}
+        for manifest in declared.saved:
+            for path in _saved_paths(manifest, roots):
+                if path not in stamps and (stamp := stamp_of(path)) is not None:
+                    stamps[path] = stamp
+        return gatherer.gather(stamps, file=None)
 
     def drainer(self) -> Drainer | None:
         """What brings this attempt's saves from the local tier to the store, if there is one.
@@ -414,6 +455,17 @@ class CaptureSurroundings(Struct, frozen=True, kw_only=True):
     is_made_anew: Callable[[str], bool]
     told: Callable[[str], None]
     freeze_limit_seconds: float = 60.0
+
+
+def _saved_paths(manifest: Manifest, roots: Roots) -> Iterator[str]:
+    """Where a checkpoint's files and links are on this host, but for the save's own file."""
+    for entry in manifest.entries:
+        is_file = entry.type in (EntryType.FILE, EntryType.LINK) and entry.kept is not Kept.INPUT
+        if not is_file or FileRef(root=entry.root, path=entry.path) == manifest.file:
+            continue
+        place = roots.find(manifest.roots[entry.root], entry.path)
+        if place is not None:
+            yield str(place.absolute)
 
 
 class _Elsewhere:

@@ -14,7 +14,7 @@ from perdure.journal.bounded import BoundedObject
 from perdure.journal.journal_format import Kind
 from perdure.journal.medium import read_from
 from perdure.journal.writer import JournalWriter
-from perdure.store import objects
+from perdure.store import object_requests
 from perdure.store.driver import PutUncertain
 from perdure.store.layout import LaunchId
 from perdure.store.log import Entry, Log, Refused
@@ -58,7 +58,7 @@ def driver(proxy, url):
 @pytest.fixture
 def other(driver, s3, url, monkeypatch):
     """Somebody else, who reaches the store without the proxy; made after `driver`."""
-    for timeout in (*objects.SMALL.timeouts, *objects.SENDING.timeouts, 30.0):
+    for timeout in (*object_requests.SMALL.timeouts, *object_requests.SENDING.timeouts, 30.0):
         driver._clients.of(timeout)  # made now, it does not look into the environment again
     for name, value in environment_for(s3).items():
         monkeypatch.setenv(name, value)
@@ -155,7 +155,9 @@ def test_a_conflict_that_cannot_be_looked_into_leaves_it_open(proxy, driver):
 def test_a_late_request_does_no_harm(proxy, driver, monkeypatch):
     """The first try is held until the second one was done: then it is refused."""
     second_is_done, first_has_landed = threading.Event(), threading.Event()
-    monkeypatch.setattr(objects, "SMALL", objects.Patience(timeouts=(0.3, 30.0), seconds=60.0))
+    monkeypatch.setattr(
+        object_requests, "SMALL", object_requests.Patience(timeouts=(0.3, 30.0), seconds=60.0)
+    )
 
     def fault(request):
         if request.method == "PUT" and len(proxy.puts()) == 1:
@@ -177,7 +179,9 @@ def test_a_late_request_does_no_harm(proxy, driver, monkeypatch):
 def test_a_line_that_is_too_slow_for_one_timeout_is_given_a_longer_one(proxy, driver, monkeypatch):
     given_up = threading.Event()
     monkeypatch.setattr(
-        objects, "SENDING", objects.Patience(timeouts=(0.3, 60.0), seconds=60.0, is_bulk=True)
+        object_requests,
+        "SENDING",
+        object_requests.Patience(timeouts=(0.3, 60.0), seconds=60.0, is_bulk=True),
     )
 
     def fault(request):

@@ -41,7 +41,7 @@ def aligned(piece: bytes) -> memoryview:
 @pytest.mark.parametrize("refuses", [False, True])
 def test_every_piece_lies_where_it_was_said(driver, monkeypatch, seed, refuses):
     if refuses:
-        monkeypatch.setattr(posix_upload, "_bypass_cache", lambda _fd: False)
+        monkeypatch.setattr(posix_upload, "bypass_cache", lambda _fd: False)
     upload = driver.upload("a")
     where = []
     for number, (piece, is_aligned) in enumerate(random_pieces(seed)):

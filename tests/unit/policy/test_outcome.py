@@ -3,18 +3,22 @@
 from itertools import product
 
 import pytest
+from msgspec.structs import replace
 
 from perdure.policy.outcome import (
     RULES,
     TABLE,
+    UNDELIVERED,
     AttemptFacts,
     AttemptState,
     By,
     Cause,
+    DeliveryEnd,
     Exit,
     Notice,
     NotStarted,
     SaveAfterNotice,
+    Undelivered,
     judge,
 )
 
@@ -210,3 +214,39 @@ def test_not_started_keeps_its_cause(cause):
     outcome = judge(AttemptFacts(not_started=NotStarted(cause=cause, reason="no space")))
     assert (outcome.state, outcome.cause) == (S.NOT_STARTED, cause)
     assert outcome.reason == "could not start: no space"
+
+
+NOT_DELIVERED = {
+    DeliveryEnd.FAILED: S.FAILED,
+    DeliveryEnd.STOPPED: S.SUSPENDED,
+    DeliveryEnd.CANCELED: S.CANCELED,
+}
+
+
+def test_every_end_of_a_delivery_is_in_the_table():
+    assert set(UNDELIVERED) == set(DeliveryEnd) == set(NOT_DELIVERED)
+
+
+@pytest.mark.parametrize("end", DeliveryEnd)
+def test_what_was_not_delivered_is_never_called_done_and_nothing_else_changes(end):
+    undelivered = Undelivered(end=end, reason="its files are not there", by=By.HOST)
+    changed = 0
+    for facts in every_combination():
+        before, after = judge(facts), judge(replace(facts, undelivered=undelivered))
+        if before.state is not S.SUCCEEDED:
+            assert after == before
+            continue
+        changed += 1
+        assert after.state is NOT_DELIVERED[end]
+        assert (after.cause is Cause.DELIVERY) == (end is DeliveryEnd.FAILED)
+        assert (after.by is By.HOST) == (end is DeliveryEnd.STOPPED)
+    assert changed
+
+
+def test_the_reason_of_a_delivery_stands_in_the_outcome():
+    facts = AttemptFacts(
+        exit=OK,
+        point=4,
+        undelivered=Undelivered(end=DeliveryEnd.FAILED, reason="its files are not there"),
+    )
+    assert judge(facts).reason == "its files are not there; the last checkpoint is 4"

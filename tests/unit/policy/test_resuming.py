@@ -244,3 +244,42 @@ class TestChunks:
     def test_a_split_that_loses_a_value_is_our_bug(self):
         with pytest.raises(AssertionError):
             self.decide(split=lambda values: (values[1:],))
+
+
+def chunk_to_deliver(**how):
+    return Question(values=(1, 2, 3), kept=frozenset({1, 2, 3}), must_deliver=True, **how)
+
+
+def undelivered(number):
+    return PastAttempt(
+        number=number, state=AttemptState.FAILED, cause=Cause.DELIVERY, reason="no bucket"
+    )
+
+
+def test_a_chunk_whose_files_are_not_delivered_yet_has_one_thing_left():
+    answer = decide_resume(chunk_to_deliver(history=past({"state": S.LOST})))
+    assert isinstance(answer, Start)
+    assert (answer.action, answer.base, answer.values, answer.split) == (Action.RUN, None, (), ())
+
+
+def test_once_an_attempt_succeeded_its_files_are_delivered():
+    succeeded = PastAttempt(number=1, state=AttemptState.SUCCEEDED)
+    answer = decide_resume(chunk_to_deliver(history=History(attempts=(succeeded,))))
+    assert isinstance(answer, Finished)
+
+
+def test_delivering_is_tried_as_often_as_anything_else():
+    history = History(attempts=tuple(undelivered(number) for number in (1, 2)))
+    answer = decide_resume(chunk_to_deliver(history=history))
+    assert isinstance(answer, Start)
+    assert answer.wait_seconds > 0
+    history = History(attempts=(*history.attempts, undelivered(3)))
+    answer = decide_resume(chunk_to_deliver(history=history))
+    assert answer == Failed(reason="its files were not delivered in 3 attempts: no bucket")
+
+
+def test_a_chunk_with_work_left_goes_on_as_ever():
+    question = Question(values=(1, 2, 3), kept=frozenset({1}), must_deliver=True)
+    answer = decide_resume(question)
+    assert isinstance(answer, Start)
+    assert answer.values == (2, 3)
