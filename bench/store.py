@@ -9,7 +9,8 @@ captured every 10 s). Ratios are medians of the ratios of each round: a shared m
 times worthless.
 
 Peers are timed as whole processes, start and sync included; perdure's first save and restore, too,
-and its second save as a worker takes it that is alive. Nothing is deleted before the end: creating
+and its second save as a worker takes it that is alive. A restore begins with nothing in memory.
+Nothing is deleted before the end: creating
 files soon after many were deleted is slow on ext4, and would be whoever's turn it is.
 
 A peer that is not installed is left out, and said so. What misses its bar is printed as MISSED, and
@@ -285,9 +286,20 @@ def measure(
             if phase == "changed":
                 change(dataset, number)
             os.sync()
+            if phase == "restore":
+                evict(top)
             for tool in at_work[number % len(at_work) :] + at_work[: number % len(at_work)]:
                 figures.add(tool.name, phase, getattr(tool, phase)())
         check(dataset, top)
+
+
+def evict(top: Path) -> None:
+    """Let nothing below ``top`` be in memory: a restore finds its files on the disk."""
+    for path in top.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            fd = os.open(path, os.O_RDONLY)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(fd)
 
 
 def check(dataset: Path, top: Path) -> None:

@@ -24,6 +24,7 @@ from perdure.store.lineage import share_claim
 from perdure.store.log import Log
 from perdure.store.manifest_format import encode_manifest
 from perdure.store.opening import open_store
+from perdure.worker.collecting import collect_seldom
 from perdure.worker.declared import DeclaredFile, Neighbours
 from perdure.worker.job_records import LineageId
 from perdure.worker.task_store import CaptureSurroundings, TaskStore, TaskStorePlan
@@ -130,5 +131,6 @@ def restore(url: str, folder: Path) -> None:
 
 if __name__ == "__main__":
     action, url, path = sys.argv[1:]
+    collect_seldom()  # as a worker does
     run = {"capture": capture, "early": early, "restore": restore}[action]
     run(str(Path(url).absolute()), Path(path).absolute())

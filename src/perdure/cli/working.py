@@ -21,6 +21,7 @@ from perdure.store.job_document import JobDocument
 from perdure.store.layout import JobId, LaunchId
 from perdure.store.opening import Store, open_store
 from perdure.store.tiers import LocalTier
+from perdure.worker.collecting import collect_seldom
 from perdure.worker.context import LaunchContext
 from perdure.worker.job_records import JobRecords
 from perdure.worker.launch import Launch, Wiring
@@ -55,6 +56,7 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
     Raises:
         HomeError, StoreDamaged, TemplateError: the store or the job cannot be used.
     """
+    collect_seldom()
     store = open_store(options.store, write=True)
     document = read_job(store, JobId(options.job))
     job = load(document)

@@ -165,7 +165,7 @@ class CapturedSave(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-class _Taken(Struct, frozen=True, kw_only=True):
+class _Taken(Struct, frozen=True, kw_only=True, gc=False):
     """One file, and the version of it that was taken; None where only what it was is recorded."""
 
     found: Found

@@ -39,7 +39,7 @@ SMALL_BYTES = 64 << 10
 _VANISHED = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE})
 
 
-class Version(Struct, frozen=True, kw_only=True):
+class Version(Struct, frozen=True, kw_only=True, gc=False):
     """One version of a file.
 
     Attributes:
@@ -60,7 +60,7 @@ class Version(Struct, frozen=True, kw_only=True):
     is_racy: bool = False
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class Wanted(Struct, frozen=True, kw_only=True, gc=False):
     """A version that is to be read.
 
     Attributes:

@@ -43,7 +43,7 @@ class Line(Struct, frozen=True, kw_only=True):
         return self.read_at_ns < changed_at_ns <= stamped_at_ns
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class Found(Struct, frozen=True, kw_only=True, gc=False):
     """A file of the dataset, before its bytes are taken.
 
     Attributes:

@@ -62,7 +62,7 @@ class RootKind(Enum):
     OUTSIDE = "outside"
 
 
-class Root(Struct, frozen=True, kw_only=True):
+class Root(Struct, frozen=True, kw_only=True, gc=False):
     """What paths are relative to; ``path`` is absolute, "" for the session folder."""
 
     kind: RootKind
@@ -85,7 +85,7 @@ class FileRef(Struct, frozen=True, kw_only=True):
     path: str
 
 
-class Block(Struct, frozen=True, kw_only=True):
+class Block(Struct, frozen=True, kw_only=True, gc=False):
     """A piece of one file.
 
     Attributes:
@@ -107,7 +107,7 @@ class Block(Struct, frozen=True, kw_only=True):
     is_sealed: bool = False
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class Entry(Struct, frozen=True, kw_only=True, gc=False):
     """One path of the dataset.
 
     Attributes:

@@ -8,7 +8,6 @@ Source: docs/store-format.md "Manifests".
 """
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -54,7 +53,7 @@ from perdure.store.manifest_rows import (
 STATE_LIMIT_BYTES = 48 << 10
 _LARGEST_NUMBER = 1 << 63
 _MODES = 0o777
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+_DIGEST_BYTES = 32
 _CODECS = {int(codec): codec for codec in Codec}
 _KEPT = {kept.value: kept for kept in Kept}
 _BODY = Decoder(Body)
@@ -244,6 +243,8 @@ class _Reader:
         rows = row.b
         if rows is UNSET or len(rows) != -(-size // BLOCK_BYTES):
             raise self._corrupt(f"the blocks of {row.p!r} cannot be")
+        if len(rows) == 1:
+            return (self._block(rows[0], size, row.p),)
         lengths = [BLOCK_BYTES] * (len(rows) - 1) + [size - BLOCK_BYTES * (len(rows) - 1)]
         return tuple(
             self._block(one, length, row.p)
@@ -293,9 +294,13 @@ class _Reader:
         return moment
 
     def _digest(self, value: str, path: str) -> bytes:
-        if _DIGEST.fullmatch(value) is None:
+        try:
+            digest = bytes.fromhex(value)
+        except ValueError:
+            digest = b""
+        if len(digest) != _DIGEST_BYTES or digest.hex() != value:
             raise self._corrupt(f"a digest of {path!r} cannot be")
-        return bytes.fromhex(value)
+        return digest
 
     def _path(self, row: Mapping[str, Any], key: str) -> str:
         path = self._text(row, key, PATH_LIMIT_BYTES)

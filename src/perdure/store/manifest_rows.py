@@ -24,7 +24,7 @@ PACKS = "packs/"
 BlockRow = tuple[int, int, int, int, str, int]
 
 
-class Row(Struct, kw_only=True):
+class Row(Struct, kw_only=True, gc=False):
     """An entry as it is written; its fields are those of docs/store-format.md, in sorted order."""
 
     b: list[BlockRow] | UnsetType = UNSET
@@ -40,7 +40,7 @@ class Row(Struct, kw_only=True):
     x: str | UnsetType = UNSET
 
 
-class Body(Struct, kw_only=True):
+class Body(Struct, kw_only=True, gc=False):
     """The payload; fields in sorted order."""
 
     entries: list[Row]

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from perdure.store.block_threads import BUFFER_BYTES, THREADS, BlockThreads
-from perdure.store.buffers import PAGE_BYTES, up_to_page
+from perdure.store.buffers import PAGE_BYTES, aligned_buffer, up_to_page
 from perdure.store.driver import Driver, KeyMissing
 from perdure.store.layout import PackId, pack_key
 from perdure.store.packs import Damaged, StoredBlock, opened
@@ -66,6 +66,15 @@ class PackReader:
             BaseException: the first that ``use`` or the store raised.
         """
         ranges = list(_ranges(wanted))
+        if self._driver.gets_at_once == 1:
+            # What comes of many small blocks is Python's work: two threads of it hinder each other.
+            small = [one for one in ranges if len(one.wanted) > 1]
+            ranges = [one for one in ranges if len(one.wanted) == 1]
+            buffer = aligned_buffer(BUFFER_BYTES) if small else memoryview(b"")
+            for one in small:
+                self._read(one, buffer, use)
+        if not ranges:
+            return
         most = max(THREADS, min(self._driver.gets_at_once, _MOST_THREADS))
         threads = BlockThreads(min(most, max(len(ranges), 1)))
         threads.run(iter(ranges), lambda one, buffer: self._read(one, buffer, use))

@@ -21,7 +21,7 @@ from perdure.store.manifest import NO_PACK, Block, Kept, Manifest
 from perdure.store.sealing import PLAIN, Sealing
 
 
-class StoredBlock(Struct, frozen=True, kw_only=True):
+class StoredBlock(Struct, frozen=True, kw_only=True, gc=False):
     """A block and where it lies; ``pack`` is None for zeros.
 
     Attributes:

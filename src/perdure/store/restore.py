@@ -108,7 +108,7 @@ class Restored(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-class _Step(Struct, frozen=True, kw_only=True):
+class _Step(Struct, frozen=True, kw_only=True, gc=False):
     """What is done with one entry.
 
     Attributes:

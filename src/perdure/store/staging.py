@@ -37,7 +37,12 @@ class StagedFile:
     def __init__(self, place: Place, entry: Entry) -> None:
         self.place = place
         self.entry = entry
-        self.left = sum(1 for block in entry.blocks if block.pack >= 0)
+        blocks = entry.blocks
+        self.left = (
+            int(blocks[0].pack >= 0)
+            if len(blocks) == 1
+            else sum(1 for block in blocks if block.pack >= 0)
+        )
         self.fd = -1
 
 
