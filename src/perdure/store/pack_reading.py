@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from perdure.errors import StoreDamaged
 from perdure.store.block_threads import BUFFER_BYTES, THREADS, BlockThreads
 from perdure.store.buffers import PAGE_BYTES, aligned_buffer, up_to_page
 from perdure.store.driver import Driver, KeyMissing
@@ -92,13 +93,21 @@ class PackReader:
         try:
             got = self._driver.get_into(pack_key(self._packs, one.pack), first, buffer[:length])
         except KeyMissing:
-            for _block, purpose in one.wanted:
-                use(purpose, Damaged(f"the pack {one.pack} is not there"))
+            self._damaged(one, use, f"the pack {one.pack} is not there")
+            return
+        except StoreDamaged as error:  # a bad sector: the checkpoint is as lost as by a flipped bit
+            self._damaged(one, use, f"the pack {one.pack} cannot be read: {error.message}")
             return
         for block, purpose in one.wanted:
             start = block.offset - first
             stored = buffer[start : min(start + block.stored, got)]
             use(purpose, opened(block, stored, self._sealing))
+
+    def _damaged(
+        self, one: _Range[_T], use: Callable[[_T, memoryview | Damaged], None], reason: str
+    ) -> None:
+        for _block, purpose in one.wanted:
+            use(purpose, Damaged(reason))
 
 
 def _ranges(wanted: Iterable[tuple[StoredBlock, _T]]) -> Iterator[_Range[_T]]:

@@ -5,7 +5,7 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from perdure.errors import CheckpointConflict, CheckpointCorrupt, OutOfSpace
+from perdure.errors import CheckpointConflict, CheckpointCorrupt, OutOfSpace, StoreDamaged
 from perdure.store import staging
 from perdure.store.manifest import BLOCK_BYTES, Entry, EntryType, Kept, Manifest, Root, RootKind
 from perdure.store.memory import MemoryDriver
@@ -425,3 +425,18 @@ def replace_root(manifest: Manifest, file, outside) -> Manifest:
 
 def test_packs_of_a_failed_save_are_not_listed(session):
     assert listed_packs(Task(session).driver, PACKS) == ()
+
+
+def test_a_bad_sector_in_a_pack_is_damage_of_the_checkpoint(session, fresh, monkeypatch):
+    """Not a host's trouble: the task goes on from an older one."""
+    (session / "a").write_text("saved")
+    task = Task(session)
+    manifest = task.manifest(session / "a")
+
+    def get_into(*_args):
+        raise StoreDamaged("cannot read the pack: Input/output error")
+
+    monkeypatch.setattr(task.driver, "get_into", get_into)
+    with pytest.raises(CheckpointCorrupt, match="bytes of a are not what was written"):
+        task.restore(manifest, fresh)
+    assert tree(fresh) == {}
