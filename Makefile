@@ -4,17 +4,21 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: strace demo test check soak soak-kills soak-searches bench dist clean
+.PHONY: packages demo test check soak soak-kills soak-searches bench dist clean
 
 demo: $(STAMP)
 	$(BIN)/perdure demo
 
-test: $(STAMP) strace
+test: $(STAMP) packages
 	$(BIN)/python -m pytest -n 2 -m "not soak" $(TESTS)
 
-# For the kills at single system calls; where it cannot be had they are skipped, and counted so.
-strace:
-	@command -v strace >/dev/null || [ "$$(id -u)" != 0 ] || apt-get install -y -q strace >/dev/null 2>&1 || echo "strace is not installed and could not be: some tests will be skipped"
+# Debian's packages for the kills at single system calls (strace) and for file systems that clone
+# (xfsprogs); where they cannot be had those tests are skipped, and counted so.
+packages:
+	@for pair in strace:strace mkfs.xfs:xfsprogs; do \
+	  command -v $${pair%%:*} >/dev/null || [ "$$(id -u)" != 0 ] || apt-get install -y -q $${pair##*:} >/dev/null 2>&1 \
+	  || echo "$${pair##*:} is not installed and could not be: some tests will be skipped"; \
+	done
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -27,7 +31,7 @@ check: $(STAMP)
 soak: $(STAMP)
 	$(MAKE) -j2 soak-kills soak-searches
 
-soak-kills: $(STAMP) strace
+soak-kills: $(STAMP) packages
 	$(BIN)/python -m pytest -m soak -s -o faulthandler_timeout=0 tests/crash tests/end_to_end
 
 soak-searches: $(STAMP)
@@ -35,6 +39,8 @@ soak-searches: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py
+	$(BIN)/python bench/store.py
+	$(BIN)/python bench/faults.py --quick
 
 dist: $(STAMP)
 	$(BIN)/python -m build --outdir dist .
