@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perdure.store.capture import Announcement, Capture, CapturedSave, CaptureSettings, Frozen
+from perdure.store.capture import Capture
 from perdure.store.driver import Driver
 from perdure.store.layout import LaunchId
 from perdure.store.manifest import Manifest
@@ -17,6 +17,7 @@ from perdure.store.pack_writing import PackWriter
 from perdure.store.packs import BlockIndex
 from perdure.store.restore import Restored, RestoreRequest, restore
 from perdure.store.roots import Roots
+from perdure.store.save_values import Announcement, CapturedSave, CaptureSettings, Frozen
 from perdure.store.sealing import PLAIN, Sealing
 
 LAUNCH = LaunchId("01jdxyz0000000000000000001")

@@ -26,7 +26,7 @@ from enum import Enum
 from pathlib import Path
 
 from perdure.errors import CheckpointTorn
-from perdure.store.capture import Announcement, Capture, CaptureSettings, Frozen
+from perdure.store.capture import Capture
 from perdure.store.manifest import Manifest
 from perdure.store.memory import MemoryDriver
 from perdure.store.ownership import Ownership
@@ -34,6 +34,7 @@ from perdure.store.pack_writing import PackWriter
 from perdure.store.packs import BlockIndex
 from perdure.store.restore import RestoreRequest, restore
 from perdure.store.roots import Roots
+from perdure.store.save_values import Announcement, CaptureSettings, Frozen
 from support.lineage_life import PACKS, launch_of
 
 # CLOCK_REALTIME_COARSE of <linux/time.h>, which `time` does not name.

@@ -29,7 +29,6 @@ from perdure.journal.journal_format import Kind
 from perdure.journal.writer import JournalWriter
 from perdure.policy.retention import Retention
 from perdure.store import layout
-from perdure.store.capture import Announcement
 from perdure.store.driver import Driver
 from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
 from perdure.store.lineage import Lineage, fold_lineage
@@ -40,6 +39,7 @@ from perdure.store.manifest_reading import decode_manifest
 from perdure.store.opening import open_store
 from perdure.store.restore import RestoreRequest, restore
 from perdure.store.roots import Roots
+from perdure.store.save_values import Announcement
 from perdure.store.verify import verify_checkpoint
 from perdure.worker.declared import DeclaredFile, Neighbours
 from perdure.worker.job_records import LineageId

@@ -19,18 +19,13 @@ Crash behaviour: whatever was taken is invisible until the caller puts the recor
 Source: design decisions in docs/decisions/045 to 048.
 """
 
-import errno
 import math
 import os
-import threading
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, suppress
 from fnmatch import fnmatchcase
-from operator import attrgetter
-from pathlib import Path
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from perdure.errors import CheckpointTorn, PerdureError, SaveRefused, StoreDamaged
@@ -38,24 +33,19 @@ from perdure.store.adopting import adopt, hold_name
 from perdure.store.block_threads import BlockThreads
 from perdure.store.clones import CLONED_FROM_BYTES, Clones
 from perdure.store.dataset_reading import DatasetReader, Reading, Version, Wanted
+from perdure.store.describing import Taken, describe
 from perdure.store.file_systems import kind_of, tick_ns
 from perdure.store.gathering import Found, Gathered, Gatherer, Line, torn
-from perdure.store.layout import LaunchId, PackId
+from perdure.store.layout import PackId
 from perdure.store.manifest import (
-    SESSION_ROOT,
-    Block,
-    Entry,
-    EntryType,
-    FileRef,
     Kept,
-    Manifest,
     RootKind,
 )
 from perdure.store.mapped_files import mapped_inodes
 from perdure.store.ownership import Owner, Ownership
 from perdure.store.pack_writing import PackWriter
-from perdure.store.packs import number_packs, to_block
-from perdure.store.roots import Place, Roots, Stamp
+from perdure.store.roots import Place, Roots, Stamp, stamp_of
+from perdure.store.save_values import Announcement, CapturedSave, CaptureSettings, Frozen
 
 #: So many named files are stamped by the reader itself: some milliseconds at most.
 FROZEN_AT_ONCE = 256
@@ -74,104 +64,7 @@ _NEVER_WRITTEN_BACK = frozenset({"tmpfs", "ramfs", "hugetlbfs", ""})
 # Packs are deleted by this lineage's owner only; more than once a save is somebody else's doing.
 _LOST_PACK_TRIES = 3
 
-# What a stat says of a path that leads to nothing.
-_NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
-
 Freezer = Callable[[], AbstractContextManager[None]]
-
-
-class Announcement(Struct, frozen=True, kw_only=True):
-    """What a task announced.
-
-    Attributes:
-        save: the how-manieth save of the attempt, from 1.
-        line_at_ns: the wall clock when its line had been read.
-        state: its text, or None.
-        file: its file, absolute, or None.
-        files, folders: the dataset that was declared until then, absolute.
-    """
-
-    save: int
-    line_at_ns: int
-    state: str | None = None
-    file: str | None = None
-    files: tuple[str, ...] = ()
-    folders: tuple[str, ...] = ()
-
-    @property
-    def named(self) -> tuple[str, ...]:
-        """Every path that is named, each once, the save's file first."""
-        first = () if self.file is None else (self.file,)
-        return tuple(dict.fromkeys((*first, *self.files, *self.folders)))
-
-
-class CaptureSettings(Struct, frozen=True, kw_only=True):
-    """How an attempt's saves are taken.
-
-    Attributes:
-        attempt, launch: whose they are.
-        append_globs: absolute paths of files that only ever grow.
-        outside: how much of outside files is taken.
-        lineage: by which the second names of adopted files are told apart.
-        freeze_limit_seconds: no longer is a session frozen for one save.
-        is_made_anew: whether a path in the session folder is the session's, not the task's.
-        tick_ns: how long two versions of a file may carry one stamp; None: by its file system.
-        clones: the folder for clones of large files, made when one is needed; None: none are made.
-    """
-
-    attempt: int
-    launch: LaunchId
-    append_globs: tuple[str, ...] = ()
-    outside: Kept = Kept.BYTES
-    lineage: str = ""
-    freeze_limit_seconds: float = 60.0
-    is_made_anew: Callable[[str], bool] = lambda _path: False
-    tick_ns: int | None = None
-    clones: Path | None = None
-
-
-class Frozen(Struct, kw_only=True):
-    """A save whose files are stamped; made by `Capture.freeze`, used up by `take` or `drop`.
-
-    Attributes:
-        announcement: what it is of.
-        stamps: of the named paths; None where nothing was.
-        stamped_at_ns: the wall clock after they were stamped.
-        mapped: inodes of files that the task may change through memory.
-        guard: what holds the session still.
-        stop_until: until when it may, by the monotonic clock.
-        unseen: why a named path could not be looked at; it may well be there.
-    """
-
-    announcement: Announcement
-    stamps: dict[str, Stamp | None] = field(default_factory=dict)
-    stamped_at_ns: int = 0
-    mapped: frozenset[int] = frozenset()
-    guard: ExitStack = field(default_factory=ExitStack)
-    stop_until: float = math.inf
-    unseen: OSError | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-
-class CapturedSave(Struct, frozen=True, kw_only=True):
-    """A save whose bytes are durable, and which nobody sees before its record is put.
-
-    Attributes:
-        manifest: what the record is to say.
-        notes: what people should know: what was left out, and why.
-    """
-
-    manifest: Manifest
-    notes: tuple[str, ...] = ()
-
-
-class _Taken(Struct, frozen=True, kw_only=True, gc=False):
-    """One file, and the version of it that was taken; None where only what it was is recorded."""
-
-    found: Found
-    kept: Kept
-    version: Version | None
-    hold: str = ""
 
 
 class Capture:
@@ -362,7 +255,7 @@ class Capture:
         self._torn_in_a_row = 0
         self._keep_versions(taken)
         manifest = replace(
-            _manifest(announcement, self._settings, gathered, taken, new_bytes),
+            describe(announcement, self._settings, gathered, taken, new_bytes),
             key_id=self._writer.sealing.key_id,
         )
         return CapturedSave(manifest=manifest, notes=tuple(gathered.notes))
@@ -379,7 +272,7 @@ class Capture:
         if self._torn_in_a_row < TORN_BEFORE_FREEZING:
             frozen.guard.close()
 
-    def _keep_versions(self, taken: list[_Taken]) -> None:
+    def _keep_versions(self, taken: list[Taken]) -> None:
         """A large file is read again for each save, unless its clone tells what changed."""
         self._versions = {
             place: version
@@ -390,7 +283,7 @@ class Capture:
             (one.found.place, one.version.blocks) for one in taken if one.version is not None
         )
 
-    def _take_files(self, gathered: Gathered, frozen: Frozen) -> tuple[list[_Taken], int]:
+    def _take_files(self, gathered: Gathered, frozen: Frozen) -> tuple[list[Taken], int]:
         """The files with all their bytes durable, and how many bytes were stored for them."""
         new_bytes = 0
         for _ in range(_LOST_PACK_TRIES):
@@ -426,13 +319,13 @@ class Capture:
         is_outside = found.place.root.kind is RootKind.OUTSIDE
         return self._settings.outside if is_outside else Kept.BYTES
 
-    def _take_all(self, gathered: Gathered, frozen: Frozen) -> list[_Taken]:
+    def _take_all(self, gathered: Gathered, frozen: Frozen) -> list[Taken]:
         """Every file's version that it had when the line was read.
 
         Raises:
             CheckpointTorn: nobody has the bytes of one of them any more.
         """
-        taken: list[_Taken] = []
+        taken: list[Taken] = []
         wanted: list[Wanted] = []
         for number, found in enumerate(gathered.files.values()):
             kept = self._kept(found)
@@ -440,7 +333,7 @@ class Capture:
             if known is None and kept is Kept.ADOPTED:
                 taken.append(self._adopt(found, frozen))
                 continue
-            taken.append(_Taken(found=found, kept=kept, version=known))
+            taken.append(Taken(found=found, kept=kept, version=known))
             if known is not None:
                 continue
             if found.is_late and not self._grows(found.place):
@@ -453,11 +346,11 @@ class Capture:
             if one.stamp.inode not in frozen.mapped:
                 self._versions[one.place] = version
             before = taken[one.number]
-            taken[one.number] = _Taken(found=before.found, kept=before.kept, version=version)
+            taken[one.number] = Taken(found=before.found, kept=before.kept, version=version)
         self._read_twice([one for one in wanted if one.stamp.inode in frozen.mapped], taken)
         return taken
 
-    def _adopt(self, found: Found, frozen: Frozen) -> _Taken:
+    def _adopt(self, found: Found, frozen: Frozen) -> Taken:
         """A file that stays where it is, made durable and held; its digest is known later.
 
         Whether it is late is told by its mtime: our own links move its ctime.
@@ -472,7 +365,7 @@ class Capture:
         version = Version(
             stamp=found.stamp, mode=found.mode, blocks=(), digest=digest, is_kept=False
         )
-        return _Taken(found=found, kept=Kept.ADOPTED, version=version, hold=held)
+        return Taken(found=found, kept=Kept.ADOPTED, version=version, hold=held)
 
     def learn(self, digests: Mapping[str, bytes]) -> None:
         """Digests of adopted files, by their second names; for the capture thread."""
@@ -548,7 +441,7 @@ class Capture:
                 hint="The task's user must be able to read what it declares.",
             ) from error
 
-    def _read_twice(self, mapped: list[Wanted], taken: list[_Taken]) -> None:
+    def _read_twice(self, mapped: list[Wanted], taken: list[Taken]) -> None:
         """Where no time tells of stores through memory, two equal readings do."""
         again = [
             replace(one, is_kept=False, clone=None, known=())
@@ -570,82 +463,6 @@ class Capture:
         self._writer.abandon()
         self._versions.clear()
         self._clones.drop()
-
-
-def stamp_of(path: str) -> Stamp | None:
-    """The stamp of what is at ``path``, a link followed: what is read later is known by its inode.
-
-    None: nothing is there.
-
-    Raises:
-        OSError: it cannot be looked at, which does not mean that nothing is there.
-    """
-    try:
-        return Stamp.of(os.stat(path))  # noqa: PTH116 - half the time of Path
-    except ValueError:
-        return None
-    except OSError as error:
-        if error.errno in _NOT_THERE:
-            return None
-        raise
-
-
-def _manifest(
-    announcement: Announcement,
-    settings: CaptureSettings,
-    gathered: Gathered,
-    taken: list[_Taken],
-    new_bytes: int,
-) -> Manifest:
-    """The description of what was taken, with roots and packs numbered."""
-    others = {place: one for place, one in gathered.others.items() if place not in gathered.files}
-    file = gathered.file
-    used = {one.found.place.root for one in taken} | {place.root for place in others}
-    used |= {file.root} if file else set()
-    roots = (SESSION_ROOT, *sorted(used - {SESSION_ROOT}, key=lambda root: root.path))
-    numbers = {root: number for number, root in enumerate(roots)}
-    packs = number_packs(one.version.blocks for one in taken if one.version)
-    entries = [_entry(one, numbers[one.found.place.root], packs) for one in taken]
-    absent = [place for place, one in others.items() if one.type is EntryType.ABSENT]
-    if absent:
-        leaves = {one.found.place for one in taken}
-        leaves |= {place for place, one in others.items() if one.type is not EntryType.FOLDER}
-        others = {
-            place: one
-            for place, one in others.items()
-            if one.type is not EntryType.ABSENT or leaves.isdisjoint(place.parents())
-        }
-    entries += [replace(one, root=numbers[place.root]) for place, one in others.items()]
-    return Manifest(
-        attempt=settings.attempt,
-        launch=settings.launch,
-        save=announcement.save,
-        state=announcement.state,
-        file=None if file is None else FileRef(root=numbers[file.root], path=file.path),
-        roots=roots,
-        packs=tuple(packs),
-        entries=tuple(sorted(entries, key=attrgetter("root", "path"))),
-        new_bytes=new_bytes,
-    )
-
-
-def _entry(one: _Taken, root: int, packs: dict[PackId, int]) -> Entry:
-    found, version = one.found, one.version
-    blocks: tuple[Block, ...] = ()
-    if version is not None and one.kept is Kept.BYTES:
-        blocks = tuple(to_block(block, packs) for block in version.blocks)
-    return Entry(
-        root=root,
-        path=found.place.path,
-        type=EntryType.FILE,
-        mode=version.mode if version else found.mode,
-        mtime_ns=found.stamp.mtime_ns,
-        size=found.stamp.size,
-        digest=version.digest if version else b"",
-        blocks=blocks,
-        kept=one.kept,
-        hold=one.hold,
-    )
 
 
 def _unreadable(error: OSError) -> SaveRefused:

@@ -22,7 +22,7 @@ from perdure.policy.retention import DEFAULT_RETENTION, Retention
 from perdure.protocol.dataset import Dataset
 from perdure.store import layout
 from perdure.store.adopting import retire
-from perdure.store.capture import Capture, CaptureSettings, stamp_of
+from perdure.store.capture import Capture
 from perdure.store.driver import Driver
 from perdure.store.gathering import Gathered, Gatherer, Line
 from perdure.store.layout import JobId, LaunchId
@@ -36,7 +36,8 @@ from perdure.store.pack_writing import PackWriter
 from perdure.store.packs import BlockIndex, packs_of
 from perdure.store.restore import Restored, RestoreRequest, restore
 from perdure.store.room import free_bytes
-from perdure.store.roots import Roots
+from perdure.store.roots import Roots, stamp_of
+from perdure.store.save_values import CaptureSettings
 from perdure.store.sealing import PLAIN, Sealing
 from perdure.store.tiers import LocalTier
 from perdure.worker.claiming import append_as_owner

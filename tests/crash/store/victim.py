@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from perdure.store.capture import Announcement, Capture, CaptureSettings
+from perdure.store.capture import Capture
 from perdure.store.layout import LaunchId
 from perdure.store.manifest_format import encode_manifest
 from perdure.store.manifest_reading import decode_manifest
@@ -16,6 +16,7 @@ from perdure.store.posix import PosixDriver
 from perdure.store.record_format import decode_record, encode_record
 from perdure.store.restore import RestoreRequest, restore
 from perdure.store.roots import Roots
+from perdure.store.save_values import Announcement, CaptureSettings
 
 LAUNCH = LaunchId("01jdxyz0000000000000000001")
 PACKS = "packs"

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from perdure.clock import SystemClock, pause
-from perdure.store.capture import Announcement, Capture, CaptureSettings
+from perdure.store.capture import Capture
 from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey, lineage_log, packs
 from perdure.store.log import Log
 from perdure.store.manifest import Kept
@@ -19,6 +19,7 @@ from perdure.store.ownership import Ownership
 from perdure.store.pack_writing import PackWriter
 from perdure.store.packs import BlockIndex
 from perdure.store.roots import Roots
+from perdure.store.save_values import Announcement, CaptureSettings
 from perdure.store.sealing import read_key
 
 HERE = Path(__file__).parent

@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from perdure.store.capture import Announcement, Capture, CaptureSettings
+from perdure.store.capture import Capture
 from perdure.store.compression import Codec
 from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey, lineage_log, packs, record_key
 from perdure.store.manifest_format import encode_manifest
@@ -17,6 +17,7 @@ from perdure.store.pack_writing import PackWriter
 from perdure.store.packs import BlockIndex
 from perdure.store.record_format import encode_record
 from perdure.store.roots import Roots
+from perdure.store.save_values import Announcement, CaptureSettings
 
 HERE = Path(__file__).parent
 JOB = JobId("01jdxyz0000000000000000000")

@@ -10,13 +10,14 @@ from perdure.clock import SystemClock
 from perdure.errors import OutOfSpace, PerdureError, StoreUnavailable
 from perdure.protocol.attempt_messages import SaveAnnounced
 from perdure.protocol.dataset import Dataset
-from perdure.store.capture import Capture, CaptureSettings
+from perdure.store.capture import Capture
 from perdure.store.layout import LaunchId
 from perdure.store.memory import MemoryDriver
 from perdure.store.ownership import Ownership
 from perdure.store.pack_writing import PackWriter
 from perdure.store.packs import BlockIndex, listed_packs
 from perdure.store.roots import Roots
+from perdure.store.save_values import CaptureSettings
 from perdure.store.tiers import LocalTier, forget_job
 from perdure.store.verify import verify_checkpoint
 from perdure.worker import draining
