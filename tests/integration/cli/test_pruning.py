@@ -38,6 +38,8 @@ steps:
 def resting(suspended, shell):
     """A suspended job of the test's own with checkpoints 1, 2 and 3."""
     shutil.copytree(suspended.store, shell.store)
+    # Copies of the job that other tests go on with write there, too.
+    (suspended.folder / "outside" / "result.txt").write_text("result 3")
     shell.job = suspended.job
     return shell
 
