@@ -147,7 +147,8 @@ def test_a_damaged_record_makes_one_sentence_and_repair_sets_it_aside(copied):
     assert Path(aside).read_bytes() == bytes_before
     assert [c["sequence"] for c in copied.json("checkpoints", "last")["checkpoints"]] == [1, 2]
     copied("verify")
-    assert "resumed from step 2" in copied("resume", "last").stdout
+    # Copies of the job that other tests went on with have put their file there.
+    assert "resumed from step 2" in copied("resume", "last", "--overwrite").stdout
 
 
 def test_repair_leaves_alone_what_it_cannot_mend(copied):
