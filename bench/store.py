@@ -178,6 +178,15 @@ class Copy:
     restore = first
 
 
+def _backup(command: list[str], tool: "Borg | Restic") -> Cost:
+    """A backup's run, and what its repository grew by."""
+    repository = tool.folder / "repository"
+    before = stored(repository)
+    cost = run(command, cwd=tool.dataset.parent, env=tool.environment)
+    cost.stored_bytes = stored(repository) - before
+    return cost
+
+
 class Borg:
     """borg, without compression and encryption."""
 
@@ -197,14 +206,8 @@ class Borg:
     def first(self) -> Cost:
         self.count += 1
         archive = f"{self.folder / 'repository'}::{self.count}"
-        before = stored(self.folder / "repository")
-        cost = run(
-            ["borg", "create", "-C", "none", archive, self.dataset.name],
-            cwd=self.dataset.parent,
-            env=self.environment,
-        )
-        cost.stored_bytes = stored(self.folder / "repository") - before
-        return cost
+        command = ["borg", "create", "-C", "none", archive, self.dataset.name]
+        return _backup(command, self)
 
     changed = first
 
@@ -233,14 +236,7 @@ class Restic:
         run(["restic", "init", "--repository-version", "2"], env=self.environment)
 
     def first(self) -> Cost:
-        before = stored(self.folder / "repository")
-        cost = run(
-            ["restic", "backup", "--compression", "off", self.dataset.name],
-            cwd=self.dataset.parent,
-            env=self.environment,
-        )
-        cost.stored_bytes = stored(self.folder / "repository") - before
-        return cost
+        return _backup(["restic", "backup", "--compression", "off", self.dataset.name], self)
 
     changed = first
 

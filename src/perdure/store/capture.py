@@ -105,11 +105,6 @@ class Capture:
         self._torn_in_a_row = 0
         self._is_urgent = False
 
-    @property
-    def torn_in_a_row(self) -> int:
-        """How many saves were torn since the last one that was taken."""
-        return self._torn_in_a_row
-
     def hurry(self) -> None:
         """From now on nothing is more important than the capture; may come from any thread."""
         self._is_urgent = True
@@ -254,10 +249,8 @@ class Capture:
         frozen.guard.close()
         self._torn_in_a_row = 0
         self._keep_versions(taken)
-        manifest = replace(
-            describe(announcement, self._settings, gathered, taken, new_bytes),
-            key_id=self._writer.sealing.key_id,
-        )
+        key_id = self._writer.sealing.key_id
+        manifest = describe(announcement, self._settings, gathered, taken, new_bytes, key_id)
         return CapturedSave(manifest=manifest, notes=tuple(gathered.notes))
 
     def _write_back(self, frozen: Frozen) -> None:
@@ -414,6 +407,7 @@ class Capture:
             if frozen is not None and time.monotonic() > frozen.stop_until:
                 frozen.guard.close()
 
+        # What was named is written back by now, which costs little again; what was met is not.
         def settle(fd: int) -> None:
             if mapped and os.fstat(fd).st_ino in mapped:
                 os.fsync(fd)

@@ -39,8 +39,18 @@ def describe(
     gathered: Gathered,
     taken: list[Taken],
     new_bytes: int,
+    key_id: str,
 ) -> Manifest:
-    """The description of what was taken, with roots and packs numbered."""
+    """The description of what was taken, with roots and packs numbered.
+
+    Args:
+        announcement: what the task said.
+        settings: of the attempt.
+        gathered: what was found.
+        taken: its files.
+        new_bytes: how many were stored for it.
+        key_id: of the key that sealed them; "" where they are not encrypted.
+    """
     others = {place: one for place, one in gathered.others.items() if place not in gathered.files}
     file = gathered.file
     used = {one.found.place.root for one in taken} | {place.root for place in others}
@@ -69,6 +79,7 @@ def describe(
         packs=tuple(packs),
         entries=tuple(sorted(entries, key=attrgetter("root", "path"))),
         new_bytes=new_bytes,
+        key_id=key_id,
     )
 
 

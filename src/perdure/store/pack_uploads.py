@@ -12,6 +12,7 @@ returned. A process that ends does not wait for packs that nobody waits for.
 """
 
 import threading
+from contextlib import suppress
 from typing import Protocol
 
 from perdure.errors import StoreDamaged
@@ -19,6 +20,22 @@ from perdure.store.driver import PutUncertain, Upload
 from perdure.store.layout import PackId
 
 _COMMIT_TRIES = 5
+
+
+def commit_surely(upload: Upload) -> bool:
+    """Commit an object whose key nobody else writes, again where a reply is lost.
+
+    False if it is there though no reply was lost: then it is not this caller's doing.
+
+    Raises:
+        PutUncertain: no reply came to any of the tries; it may be there.
+    """
+    may_be_there = False
+    for _ in range(_COMMIT_TRIES - 1):
+        with suppress(PutUncertain):
+            return upload.commit() or may_be_there
+        may_be_there = True
+    return upload.commit() or may_be_there
 
 
 class Place(Protocol):
@@ -125,17 +142,12 @@ class _Commit:
             raise self._error
 
     def _commit(self) -> None:
-        for tries in range(1, _COMMIT_TRIES + 1):
-            try:
-                is_created = self._upload.commit()
-            except PutUncertain:
-                self._may_be_there = True
-                if tries == _COMMIT_TRIES:
-                    raise
-            else:
-                break
-        # Refused after a lost reply: the pack's name is this launch's alone, so it is ours.
-        if not is_created and not self._may_be_there:
+        try:
+            is_ours = commit_surely(self._upload) or self._may_be_there
+        except PutUncertain:
+            self._may_be_there = True
+            raise
+        if not is_ours:
             raise StoreDamaged(
                 f"the pack {self._pack} exists already, though only this worker makes it",
                 hint="Run `perdure verify`; another program may have copied objects there.",

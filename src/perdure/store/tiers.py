@@ -19,15 +19,15 @@ from pathlib import Path
 from perdure.errors import PerdureError, StoreDamaged
 from perdure.store.block_threads import BUFFER_BYTES
 from perdure.store.buffers import aligned_buffer
-from perdure.store.driver import Driver, PutUncertain, Upload
+from perdure.store.driver import Driver, Upload
 from perdure.store.layout import JobId, PackId, lineages_prefix, pack_key
 from perdure.store.manifest import BLOCK_BYTES
+from perdure.store.pack_uploads import commit_surely
 from perdure.store.posix import PosixDriver
 from perdure.store.posix_files import PRIVATE, make_folders
 
 #: So many packs must still fit into the folder, or it counts as full.
 _ROOM_PACKS = 2
-_COMMIT_TRIES = 5
 
 
 class LocalTier:
@@ -111,23 +111,11 @@ def copy_pack(
             upload.write(buffer[:got], aligned=True)
             if not go_on(got):
                 return False
-        _commit(upload)
+        commit_surely(upload)  # one that is there already is ours: this copy was begun before
     finally:
         upload.abort()
     tier.local.delete(key)
     return True
-
-
-def _commit(upload: Upload) -> None:
-    """The pack's name is this launch's alone: one that is there already is ours."""
-    for tries in range(1, _COMMIT_TRIES + 1):
-        try:
-            upload.commit()
-        except PutUncertain:
-            if tries == _COMMIT_TRIES:
-                raise
-        else:
-            return
 
 
 def forget_job(folder: Path, job: JobId) -> None:

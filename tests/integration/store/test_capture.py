@@ -175,12 +175,6 @@ class TestWhatIsRefused:
         with pytest.raises(SaveRefused, match="more than a checkpoint may have"):
             Task(session).save(folders=[session])
 
-    def test_a_refused_save_does_not_count_as_torn(self, session):
-        task = Task(session)
-        with pytest.raises(SaveRefused):
-            task.save("/etc/passwd")
-        assert task.capture.torn_in_a_row == 0
-
 
 class TestTornFiles:
     def test_a_change_after_the_line(self, session):
@@ -191,10 +185,8 @@ class TestTornFiles:
         with pytest.raises(CheckpointTorn, match="a changed after its save") as caught:
             task.capture.take(frozen)
         assert caught.value.hint
-        assert task.capture.torn_in_a_row == 1
         assert listed_packs(task.driver, PACKS) == ()
         assert task.save(session / "a").manifest
-        assert task.capture.torn_in_a_row == 0
 
     def test_a_change_before_the_first_stamp_and_after_the_line(self, session):
         """A program announces, begins its next save in place, and dies: stamps alone agree."""
@@ -394,6 +386,19 @@ class TestFreezing:
         assert events == ["stop", "go"]
         task.save(session / "a")
         assert events == ["stop", "go"]
+
+    def test_what_was_taken_or_refused_between_them_does_not_count(self, session):
+        (session / "a").write_text("x")
+        events: list[str] = []
+        task = self.frozen_task(session, events)
+        self.tear(task, session / "a")
+        task.save(session / "a")
+        (session / "a").write_text("not taken yet")
+        self.tear(task, session / "a")
+        with pytest.raises(SaveRefused):
+            task.save("/etc/passwd")
+        task.save(session / "a")
+        assert events == []
 
     def test_it_goes_on_when_the_save_fails_or_is_superseded(self, session):
         (session / "a").write_text("x")

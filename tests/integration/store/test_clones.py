@@ -1,6 +1,7 @@
 """Large files where they can be cloned: not torn, and read only where they changed."""
 
 import os
+import time
 
 import pytest
 
@@ -43,9 +44,9 @@ def read(monkeypatch):
     return found
 
 
-def task_in(session) -> Task:
+def task_in(session, **options) -> Task:
     (session / "big").write_bytes(os.urandom(BLOCKS * BLOCK_BYTES))
-    return Task(session, settings={"clones": session / ".perdure-clones"})
+    return Task(session, settings={"clones": session / ".perdure-clones"}, options=options)
 
 
 def change(path, block: int) -> None:
@@ -156,9 +157,13 @@ def test_the_session_goes_on_as_soon_as_its_large_files_are_cloned(session, monk
         def __exit__(self, *_):
             events.append("go")
 
-    task = task_in(session)
-    task.capture._freezer = Freezer
-    task.capture._torn_in_a_row = 2
+    task = task_in(session, freezer=Freezer)
+    (session / "other").write_text("x")
+    for _ in range(2):
+        frozen = task.freeze(session / "other")
+        (session / "other").write_text(f"{time.monotonic_ns()}")
+        with pytest.raises(CheckpointTorn):
+            task.capture.take(frozen)
     real = PackWriter.add
 
     def add(self, data, codec):
