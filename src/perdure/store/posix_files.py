@@ -315,7 +315,7 @@ def remove_empty_folders(folder: Path, top: Path) -> None:
 
 
 def keep_room(fd: int, start: int, length: int) -> bool:
-    """Give the file room on the disk behind its end, without moving that end.
+    """Give the file room on the disk, behind its end or in a hole, without moving its end.
 
     Returns:
         False where the file system cannot do that.

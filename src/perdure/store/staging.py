@@ -6,7 +6,7 @@ renamed as a whole. Blocks that a restore which was killed has left are not writ
 
 Every folder on the way is opened without following links (`perdure.store.roots`).
 
-Source: openat(2); docs/decisions/049.
+Source: fallocate(2), openat(2); docs/decisions/049.
 """
 
 import os
@@ -14,6 +14,7 @@ import shutil
 import stat
 import threading
 from contextlib import suppress
+from itertools import groupby
 
 from msgspec import Struct
 
@@ -21,7 +22,7 @@ from perdure.errors import SaveRefused
 from perdure.store.dataset_reading import fill
 from perdure.store.manifest import BLOCK_BYTES, Entry
 from perdure.store.placing import make_folder, staged_name
-from perdure.store.posix_files import in_our_words, write_all
+from perdure.store.posix_files import in_our_words, keep_room, write_all
 from perdure.store.roots import OpenFolders, Place, open_parent, open_regular
 from perdure.store.sealing import PLAIN, Sealing
 
@@ -113,6 +114,7 @@ class Staging:
             fd = os.open(name, _NEW, 0o600, dir_fd=folder)
             try:
                 os.ftruncate(fd, file.entry.size)
+                _make_room(fd, file.entry)
             finally:
                 os.close(fd)
 
@@ -189,6 +191,17 @@ class Staging:
             folders.close()
         for file in self._open:
             os.close(file.fd)
+
+
+def _make_room(fd: int, entry: Entry) -> None:
+    """Give a file all its room, but for blocks of zeros: a full disk is found before reading."""
+    for is_hole, blocks in groupby(enumerate(entry.blocks), lambda item: item[1].pack < 0):
+        if is_hole:
+            continue
+        indexes = [index for index, _block in blocks]
+        length = sum(entry.blocks[index].length for index in indexes)
+        if not keep_room(fd, indexes[0] * BLOCK_BYTES, length):
+            return
 
 
 def _finish(fd: int, entry: Entry) -> None:

@@ -15,6 +15,7 @@ from perdure.store.packs import listed_packs
 from perdure.store.restore import Displaced
 from perdure.store.verify import verify_checkpoint
 from store_kit import FUTURE_NS, PACKS, Task, tree
+from support.disks import mounted
 
 ALWAYS = (Window(began_at_ns=0, ended_at_ns=FUTURE_NS),)
 
@@ -167,6 +168,19 @@ class TestSession:
         with pytest.raises(OutOfSpace):
             task.restore(manifest, fresh)
         assert tree(fresh) == {}
+
+    def test_a_disk_without_room_is_found_before_anything_is_read(self, tmp_path):
+        (tmp_path / "big").write_bytes(os.urandom(6 * BLOCK_BYTES))
+        task = Task(tmp_path)
+        manifest = task.manifest(tmp_path / "big")
+        for pack in listed_packs(task.driver, PACKS):
+            task.driver.delete(f"{PACKS}/{pack}")
+        with mounted("ext4", tmp_path, 5 * BLOCK_BYTES) as disk:
+            fresh = disk / "session"
+            fresh.mkdir()
+            with pytest.raises(OutOfSpace):  # and not: the pack is lost
+                task.restore(manifest, fresh)
+            assert tree(fresh) == {}
 
 
 class TestOutside:
