@@ -17,13 +17,13 @@ from pathlib import Path
 
 from perdure.clock import SystemClock
 from perdure.store import layout
-from perdure.store.capture import Capture
+from perdure.store.capture.capture import Capture
+from perdure.store.capture.save_values import Announcement
 from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
-from perdure.store.lineage import share_claim
-from perdure.store.log import Log
-from perdure.store.manifest_format import encode_manifest
+from perdure.store.manifests.manifest_format import encode_manifest
 from perdure.store.opening import open_store
-from perdure.store.save_values import Announcement
+from perdure.store.records.lineage import share_claim
+from perdure.store.records.log import Log
 from perdure.worker.collecting import collect_seldom
 from perdure.worker.declared import DeclaredFile, Neighbours
 from perdure.worker.job_records import LineageId

@@ -10,12 +10,12 @@ from perdure.journal.journal_format import Kind
 from perdure.journal.writer import JournalWriter
 from perdure.manager.job_view import JobView, ViewParts
 from perdure.store import layout
-from perdure.store.job_document import JobDocument, Text
+from perdure.store.drivers.memory import MemoryDriver
 from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
-from perdure.store.log import Log
-from perdure.store.memory import MemoryDriver
 from perdure.store.opening import Store
-from perdure.store.record_format import encode_record
+from perdure.store.records.job_document import JobDocument, Text
+from perdure.store.records.log import Log
+from perdure.store.records.record_format import encode_record
 from perdure.worker.loading import load
 
 FRAMES = """

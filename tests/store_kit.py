@@ -5,20 +5,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perdure.store.capture import Capture
-from perdure.store.driver import Driver
+from perdure.store.capture.capture import Capture
+from perdure.store.capture.save_values import Announcement, CapturedSave, CaptureSettings, Frozen
+from perdure.store.drivers.driver import Driver
+from perdure.store.drivers.memory import MemoryDriver
+from perdure.store.files.ownership import Ownership
+from perdure.store.files.roots import Roots
 from perdure.store.layout import LaunchId
-from perdure.store.manifest import Manifest
-from perdure.store.manifest_format import encode_manifest
-from perdure.store.manifest_reading import decode_manifest
-from perdure.store.memory import MemoryDriver
-from perdure.store.ownership import Ownership
-from perdure.store.pack_writing import PackWriter
-from perdure.store.packs import BlockIndex
-from perdure.store.restore import Restored, RestoreRequest, restore
-from perdure.store.roots import Roots
-from perdure.store.save_values import Announcement, CapturedSave, CaptureSettings, Frozen
-from perdure.store.sealing import PLAIN, Sealing
+from perdure.store.manifests.manifest import Manifest
+from perdure.store.manifests.manifest_format import encode_manifest
+from perdure.store.manifests.manifest_reading import decode_manifest
+from perdure.store.packs.blocks import BlockIndex
+from perdure.store.packs.pack_writing import PackWriter
+from perdure.store.packs.sealing import PLAIN, Sealing
+from perdure.store.restore.restore import Restored, RestoreRequest, restore
 
 LAUNCH = LaunchId("01jdxyz0000000000000000001")
 PACKS = "lineages/01jdxyz0000000000000000000/0001/0123456789abcdef/packs"

@@ -19,10 +19,10 @@ from perdure.journal.writer import JournalWriter
 from perdure.policy.resuming import Start
 from perdure.policy.stops import Scope
 from perdure.store import layout
-from perdure.store.job_log import JobLogState, TaskRef
 from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
-from perdure.store.lineage import Claim, Lineage, Save, fold_lineage, share_claim
-from perdure.store.log import Entry, Log, Refused
+from perdure.store.records.job_log import JobLogState, TaskRef
+from perdure.store.records.lineage import Claim, Lineage, Save, fold_lineage, share_claim
+from perdure.store.records.log import Entry, Log, Refused
 from perdure.worker.claiming import (
     Busy,
     Claimant,

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from perdure.policy.stops import Scope
 from perdure.store import layout
-from perdure.store.driver import KeyMissing, PutUncertain
+from perdure.store.drivers.driver import KeyMissing, PutUncertain
+from perdure.store.drivers.memory import MemoryDriver, Objects
 from perdure.store.layout import LaunchId
-from perdure.store.lineage import Lineage
-from perdure.store.log import Log
-from perdure.store.memory import MemoryDriver, Objects
+from perdure.store.records.lineage import Lineage
+from perdure.store.records.log import Log
 from perdure.worker.claiming import LineageView
 from perdure.worker.job_records import JobRecords
 from perdure.worker.ticker import fold_wishes

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.store.driver import KeyMissing, PutUncertain, get_one_by_one
+from perdure.store.drivers.driver import KeyMissing, PutUncertain, get_one_by_one
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ _current: list[World] = []
 
 
 class Ids:
-    """Stands in for the ``secrets`` of `perdure.store.log`."""
+    """Stands in for the ``secrets`` of `perdure.store.records.log`."""
 
     @staticmethod
     def token_hex(_size: int = 16) -> str:

@@ -18,7 +18,7 @@ from perdure.policy.turn import (
 )
 from perdure.store import layout
 from perdure.store.layout import LaunchId
-from perdure.store.record_format import encode_record
+from perdure.store.records.record_format import encode_record
 from perdure.worker.claiming import LineageView
 from perdure.worker.deciding import Decision, StepRules, decide
 from perdure.worker.job_records import JobRecords

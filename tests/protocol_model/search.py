@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from perdure.store.driver import KeyMissing, PutUncertain
-from perdure.store.memory import LandLater, LoseReply, MemoryDriver, Objects, ServeStale
+from perdure.store.drivers.driver import KeyMissing, PutUncertain
+from perdure.store.drivers.memory import LandLater, LoseReply, MemoryDriver, Objects, ServeStale
 from protocol_model.replay import MISSING, UNCERTAIN, Actor, Ask, Place
 
 _RECORD = re.compile(r"/\d{10}$")

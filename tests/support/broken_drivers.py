@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from perdure.store.driver import Data, KeyMissing, check_key, pieces
-from perdure.store.memory import MemoryDriver, MemoryUpload
+from perdure.store.drivers.driver import Data, KeyMissing, check_key, pieces
+from perdure.store.drivers.memory import MemoryDriver, MemoryUpload
+from perdure.store.drivers.posix import PosixDriver
+from perdure.store.drivers.posix_upload import PosixUpload
 from perdure.store.opening import open_store
-from perdure.store.posix import PosixDriver
-from perdure.store.posix_upload import PosixUpload
 
 _FOLDER_MODE = 0o700
 _FILE_MODE = 0o600

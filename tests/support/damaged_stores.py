@@ -32,13 +32,13 @@ from perdure.manager.checking import Checked, Finding, check_job
 from perdure.manager.repairing import repair
 from perdure.policy.resuming import Start
 from perdure.store import layout
-from perdure.store.driver import Driver
-from perdure.store.job_log import TaskRef
-from perdure.store.lineage import fold_lineage
-from perdure.store.log import Log
-from perdure.store.manifest import NO_PACK
-from perdure.store.manifest_reading import decode_manifest
+from perdure.store.drivers.driver import Driver
+from perdure.store.manifests.manifest import NO_PACK
+from perdure.store.manifests.manifest_reading import decode_manifest
 from perdure.store.opening import open_store
+from perdure.store.records.job_log import TaskRef
+from perdure.store.records.lineage import fold_lineage
+from perdure.store.records.log import Log
 from perdure.worker.claiming import Claimant, ClaimPlan, Held, Identity, Left, LineageView
 from perdure.worker.deciding import StepRules, decide
 from perdure.worker.declared import DeclaredFile, Neighbours

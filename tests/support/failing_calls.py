@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.errors import PerdureError
-from perdure.store.driver import Driver
+from perdure.store.drivers.driver import Driver
 from perdure.store.opening import open_store
 from support.lineage_life import (
     SMALL,

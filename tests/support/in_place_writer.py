@@ -26,15 +26,15 @@ from enum import Enum
 from pathlib import Path
 
 from perdure.errors import CheckpointTorn
-from perdure.store.capture import Capture
-from perdure.store.manifest import Manifest
-from perdure.store.memory import MemoryDriver
-from perdure.store.ownership import Ownership
-from perdure.store.pack_writing import PackWriter
-from perdure.store.packs import BlockIndex
-from perdure.store.restore import RestoreRequest, restore
-from perdure.store.roots import Roots
-from perdure.store.save_values import Announcement, CaptureSettings, Frozen
+from perdure.store.capture.capture import Capture
+from perdure.store.capture.save_values import Announcement, CaptureSettings, Frozen
+from perdure.store.drivers.memory import MemoryDriver
+from perdure.store.files.ownership import Ownership
+from perdure.store.files.roots import Roots
+from perdure.store.manifests.manifest import Manifest
+from perdure.store.packs.blocks import BlockIndex
+from perdure.store.packs.pack_writing import PackWriter
+from perdure.store.restore.restore import RestoreRequest, restore
 from support.lineage_life import PACKS, launch_of
 
 # CLOCK_REALTIME_COARSE of <linux/time.h>, which `time` does not name.

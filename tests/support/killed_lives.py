@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from perdure.errors import PerdureError
-from perdure.store.posix import PosixDriver
+from perdure.store.drivers.posix import PosixDriver
 from support.failing_calls import opened
 from support.lineage_life import (
     Life,

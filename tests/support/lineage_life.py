@@ -29,18 +29,18 @@ from perdure.journal.journal_format import Kind
 from perdure.journal.writer import JournalWriter
 from perdure.policy.retention import Retention
 from perdure.store import layout
-from perdure.store.driver import Driver
+from perdure.store.capture.save_values import Announcement
+from perdure.store.drivers.driver import Driver
+from perdure.store.files.roots import Roots
 from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
-from perdure.store.lineage import Lineage, fold_lineage
-from perdure.store.log import Entry, Log
-from perdure.store.manifest import BLOCK_BYTES, Manifest
-from perdure.store.manifest_format import encode_manifest
-from perdure.store.manifest_reading import decode_manifest
+from perdure.store.manifests.manifest import BLOCK_BYTES, Manifest
+from perdure.store.manifests.manifest_format import encode_manifest
+from perdure.store.manifests.manifest_reading import decode_manifest
 from perdure.store.opening import open_store
-from perdure.store.restore import RestoreRequest, restore
-from perdure.store.roots import Roots
-from perdure.store.save_values import Announcement
-from perdure.store.verify import verify_checkpoint
+from perdure.store.records.lineage import Lineage, fold_lineage
+from perdure.store.records.log import Entry, Log
+from perdure.store.restore.restore import RestoreRequest, restore
+from perdure.store.restore.verify import verify_checkpoint
 from perdure.worker.declared import DeclaredFile, Neighbours
 from perdure.worker.job_records import LineageId
 from perdure.worker.task_store import CaptureSurroundings, TaskStore, TaskStorePlan

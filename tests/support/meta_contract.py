@@ -8,8 +8,8 @@ from pathlib import Path
 from _pytest.outcomes import Failed
 
 from contract.store.driver_contract import CHECKS, DURABLE_CHECKS
-from perdure.store.memory import MemoryDriver
-from perdure.store.posix import PosixDriver
+from perdure.store.drivers.memory import MemoryDriver
+from perdure.store.drivers.posix import PosixDriver
 from support import broken_drivers as broken
 
 #: Broken for everybody to see, with the check that is there for it.

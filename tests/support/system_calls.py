@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from perdure.store import posix_files
+from perdure.store.drivers import posix_files
 
 #: Calls by what their first arguments are; `rename` and `link` name two paths.
 _BY_PATH = (

@@ -25,14 +25,14 @@ from perdure.cli.working import pause
 from perdure.clock import SystemClock
 from perdure.journal.account import AttemptAccount
 from perdure.store import layout
-from perdure.store.job_document import JobDocument, Options, Text
 from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
-from perdure.store.lineage import Lineage
-from perdure.store.log import Entry, Log
-from perdure.store.manifest import Manifest
-from perdure.store.manifest_reading import decode_manifest
+from perdure.store.manifests.manifest import Manifest
+from perdure.store.manifests.manifest_reading import decode_manifest
 from perdure.store.opening import open_store
-from perdure.store.record_format import encode_record
+from perdure.store.records.job_document import JobDocument, Options, Text
+from perdure.store.records.lineage import Lineage
+from perdure.store.records.log import Entry, Log
+from perdure.store.records.record_format import encode_record
 from perdure.template import Job, task_key
 from perdure.worker.job_records import JobRecords, LineageId
 from perdure.worker.loading import load

@@ -20,7 +20,7 @@ from perdure.sizes import size_text as size
 
 if TYPE_CHECKING:
     from perdure.cli.checkpoint_naming import NamedCheckpoint
-    from perdure.store.manifest import Entry, Manifest
+    from perdure.store.manifests.manifest import Entry, Manifest
 
 _TYPES = {"f": "file", "d": "folder", "l": "link", "a": "absent"}
 _KEPT = {"": "bytes", "i": "input", "r": "record"}
@@ -166,7 +166,7 @@ def files(**given: Any) -> int:
 
 
 def _entry_json(manifest: "Manifest", entry: "Entry") -> dict[str, Any]:
-    from perdure.store.manifest import RootKind
+    from perdure.store.manifests.manifest import RootKind
 
     is_outside = manifest.roots[entry.root].kind is RootKind.OUTSIDE
     return {
@@ -257,9 +257,9 @@ def restore(**given: Any) -> int:
     """
     from perdure.cli.keys import sealing_of
     from perdure.manager.native_files import session_only
-    from perdure.store.restore import RestoreRequest
-    from perdure.store.restore import restore as put_back
-    from perdure.store.roots import Roots
+    from perdure.store.files.roots import Roots
+    from perdure.store.restore.restore import RestoreRequest
+    from perdure.store.restore.restore import restore as put_back
 
     found = _named(given)
     folder: Path = given["folder"].absolute()
@@ -313,8 +313,8 @@ def _make_empty(folder: Path) -> None:
 def verify(**given: Any) -> int:
     """Read all of a checkpoint back and check it; exit with 3 if it is damaged."""
     from perdure.cli.keys import sealing_of
-    from perdure.store.sealing import check_key
-    from perdure.store.verify import verify_checkpoint
+    from perdure.store.packs.sealing import check_key
+    from perdure.store.restore.verify import verify_checkpoint
 
     found = _named(given)
     driver = found.at.looked.store.driver
@@ -349,7 +349,7 @@ def unpin(**given: Any) -> int:
 
 def _pin(kind: str, given: dict[str, Any]) -> int:
     from perdure.cli.checkpoint_naming import named_checkpoint
-    from perdure.store.log import Entry as LogEntry
+    from perdure.store.records.log import Entry as LogEntry
 
     where = places(given["home"], given["store"])
     while True:

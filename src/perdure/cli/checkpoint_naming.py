@@ -9,9 +9,9 @@ from perdure.errors import JobMissing, UsageError
 from perdure.manager.job_view import JobView
 from perdure.manager.labels import checkpoint_label
 from perdure.manager.lineages import StoredLineage, read_lineage
-from perdure.store.job_document import JobDocument
-from perdure.store.lineage import Save
-from perdure.store.manifest import Manifest
+from perdure.store.manifests.manifest import Manifest
+from perdure.store.records.job_document import JobDocument
+from perdure.store.records.lineage import Save
 
 
 class NamedTask(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from perdure.sizes import size_text as size
 
 if TYPE_CHECKING:
     from perdure.manager.facts import CheckpointFacts
-    from perdure.store.job_document import Options
+    from perdure.store.records.job_document import Options
 
 
 @click.command()

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from perdure.manager.checking import Checked, Finding
     from perdure.manager.removing import Removal
     from perdure.policy.sampling import Subset
-    from perdure.store.job_document import JobDocument
     from perdure.store.layout import JobId
-    from perdure.store.sealing import Sealing
+    from perdure.store.packs.sealing import Sealing
+    from perdure.store.records.job_document import JobDocument
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 _DAMAGED_EXIT = 8
@@ -74,8 +74,8 @@ def _named_jobs(looked: "Looked", names: tuple[str, ...]) -> "list[JobDocument]"
     """The jobs of these names, each once; one whose record is damaged goes by its whole id."""
     from perdure.errors import JobMissing, StoreDamaged
     from perdure.store.deleting import remains
-    from perdure.store.job_document import JobDocument, Text
     from perdure.store.layout import JobId, is_ulid
+    from perdure.store.records.job_document import JobDocument, Text
 
     found: dict[str, JobDocument] = {}
     for name in names:
@@ -290,7 +290,7 @@ def _sealing(looked: "Looked", job: "JobId") -> "Sealing":
     from perdure.cli.keys import sealing_of
     from perdure.errors import PerdureError
     from perdure.manager.stored_jobs import stored_job
-    from perdure.store.sealing import PLAIN
+    from perdure.store.packs.sealing import PLAIN
 
     try:
         document = stored_job(looked.store.driver, job)

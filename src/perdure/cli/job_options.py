@@ -14,7 +14,13 @@ import click
 
 from perdure.errors import TemplateError, UsageError
 from perdure.policy.counting import Limits
-from perdure.store.job_document import JobDocument, Options, Selection, Text, split_variables
+from perdure.store.records.job_document import (
+    JobDocument,
+    Options,
+    Selection,
+    Text,
+    split_variables,
+)
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _MOMENTS = ("save", "resume", "suspended", "held", "failed", "succeeded")
@@ -258,7 +264,7 @@ def check_delivery(options: Options, store_url: str) -> None:
         UsageError: so it would be.
     """
     if options.deliver is not None:
-        from perdure.store.delivery_places import check_apart
+        from perdure.store.delivery.delivery_places import check_apart
 
         check_apart(options.deliver, store_url)
 
@@ -267,7 +273,7 @@ def _deliver(given: str | None) -> str | None:
     """Where finished files go, as it is kept; workers run on this host, so that it is checked."""
     if given is None:
         return None
-    from perdure.store.delivery_places import check_folder, delivery_place
+    from perdure.store.delivery.delivery_places import check_folder, delivery_place
 
     place = delivery_place(given)
     check_folder(place)
@@ -278,7 +284,7 @@ def _key_file(given: str | None) -> str | None:
     """The key file's whole path; it is read once, so that a wrong one is told at once."""
     if given is None:
         return None
-    from perdure.store.sealing import read_key
+    from perdure.store.packs.sealing import read_key
 
     path = Path(given).absolute()
     read_key(path)

@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from perdure.store.job_document import JobDocument
-from perdure.store.sealing import PLAIN, Sealing, read_key
+from perdure.store.packs.sealing import PLAIN, Sealing, read_key
+from perdure.store.records.job_document import JobDocument
 
 KEY_FILE_VARIABLE = "PERDURE_KEY_FILE"
 

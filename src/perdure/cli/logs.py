@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from perdure.cli.looking import Looked
     from perdure.manager.job_view import JobView
     from perdure.manager.log_reading import LoggedAttempt, LogReader, Output, Wanted
-    from perdure.store.job_document import JobDocument
+    from perdure.store.records.job_document import JobDocument
 
 _FOLLOW_SECONDS = 0.2
 

@@ -18,8 +18,8 @@ from perdure.errors import PerdureError
 from perdure.manager.facts import FACTS_VERSION, JobFacts, from_json
 from perdure.manager.job_status import JobStatus, status_now
 from perdure.manager.positions import Positions, is_current, positions_from_json
-from perdure.store.job_document import JobDocument
 from perdure.store.opening import Store
+from perdure.store.records.job_document import JobDocument
 
 if TYPE_CHECKING:
     from perdure.manager.job_view import JobView

@@ -19,8 +19,8 @@ from perdure.manager.managing import Manager, Orders
 from perdure.manager.presence import Presence
 from perdure.manager.turns import TurnMaker, TurnParts
 from perdure.policy.states import Status
-from perdure.store.job_document import JobDocument
 from perdure.store.opening import Store
+from perdure.store.records.job_document import JobDocument
 from perdure.template.outline import JobOutline
 from perdure.worker.ticker import scope_of
 

@@ -15,10 +15,10 @@ from perdure.errors import JobMissing, UsageError
 from perdure.manager.labels import split_checkpoint, split_task, split_values, task_label
 from perdure.manager.stored_jobs import job_by_key, job_ids, newest_first, stored_job
 from perdure.store import layout
-from perdure.store.job_document import JobDocument
-from perdure.store.job_log import TaskRef
 from perdure.store.layout import JobId, TaskKey
 from perdure.store.opening import Store
+from perdure.store.records.job_document import JobDocument
+from perdure.store.records.job_log import TaskRef
 from perdure.worker.job_records import LineageId
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from msgspec import Struct
 
 from perdure.cli.pointing import remember
 from perdure.errors import HomeError
-from perdure.store.job_document import JobDocument
 from perdure.store.layout import JobId
 from perdure.store.opening import Store, open_store
+from perdure.store.records.job_document import JobDocument
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

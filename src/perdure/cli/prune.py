@@ -17,7 +17,7 @@ from perdure.sizes import size_text as size
 if TYPE_CHECKING:
     from perdure.cli.looking import Looked
     from perdure.manager.pruning import PruneOrder
-    from perdure.store.job_document import JobDocument
+    from perdure.store.records.job_document import JobDocument
 
 _BUSY_EXIT = 6
 

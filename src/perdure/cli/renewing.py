@@ -22,8 +22,8 @@ from perdure.manager.importing import import_checkpoint
 from perdure.manager.job_view import JobView, this_hosts_capacity
 from perdure.manager.lineages import StoredLineage, read_lineage
 from perdure.manager.submission import check_runnable, new_job_id, submit
-from perdure.store.job_log import TaskRef
 from perdure.store.layout import TaskKey
+from perdure.store.records.job_log import TaskRef
 from perdure.template import parse_parameters, task_key
 from perdure.worker.loading import load
 

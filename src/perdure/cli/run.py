@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from perdure.cli.job_options import caller_environment, job_document, job_options
 from perdure.cli.places import places, where_options
 from perdure.engines.local import LocalEngine
-from perdure.store.job_document import JobDocument
+from perdure.store.records.job_document import JobDocument
 
 #: So many workers import at once while the template is read; more would only slow each other.
 _MOST_PREPARED = 2

@@ -24,7 +24,7 @@ from perdure.manager.managing import Orders
 from perdure.manager.submission import check_runnable, submit
 from perdure.policy.states import State, Status
 from perdure.policy.stops import JOB
-from perdure.store.job_document import JobDocument, Options
+from perdure.store.records.job_document import JobDocument, Options
 from perdure.worker.loading import load
 from perdure.worker.task_environment import missing_secrets
 

@@ -19,8 +19,8 @@ from perdure.manager.facts import AttemptFacts
 from perdure.manager.job_status import JobStatus
 from perdure.manager.stored_jobs import job_ids, stored_job
 from perdure.policy.states import Counts, State
-from perdure.store.job_document import JobDocument
 from perdure.store.layout import JobId
+from perdure.store.records.job_document import JobDocument
 
 if TYPE_CHECKING:
     from rich.console import Console

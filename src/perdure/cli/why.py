@@ -13,7 +13,7 @@ from perdure.cli.tables import plain
 if TYPE_CHECKING:
     from perdure.cli.looking import Looked
     from perdure.manager.explaining import Explanation
-    from perdure.store.job_document import JobDocument
+    from perdure.store.records.job_document import JobDocument
 
 
 @click.command()

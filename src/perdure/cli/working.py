@@ -16,11 +16,11 @@ from perdure.manager.presence import has_live_manager
 from perdure.manager.stored_jobs import read_job
 from perdure.manager.turns import TurnMaker, TurnParts
 from perdure.store import layout
-from perdure.store.delivery_places import opener_of
-from perdure.store.job_document import JobDocument
+from perdure.store.delivery.delivery_places import opener_of
 from perdure.store.layout import JobId, LaunchId
 from perdure.store.opening import Store, open_store
-from perdure.store.tiers import LocalTier
+from perdure.store.packs.tiers import LocalTier
+from perdure.store.records.job_document import JobDocument
 from perdure.worker.collecting import collect_seldom
 from perdure.worker.context import LaunchContext
 from perdure.worker.job_records import JobRecords

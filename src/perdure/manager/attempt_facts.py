@@ -12,7 +12,7 @@ from perdure.journal.account import AttemptAccount
 from perdure.manager.facts import AttemptFacts, CheckpointFacts
 from perdure.policy.outcome import AttemptState
 from perdure.policy.resuming import Action
-from perdure.store.lineage import SHARE, Claim, Lineage, Save
+from perdure.store.records.lineage import SHARE, Claim, Lineage, Save
 
 _LOST = "nobody saw it end: its worker or its host was lost"
 _NEVER_BEGUN = "its worker left before it began"

@@ -17,8 +17,8 @@ from perdure.manager.job_view import JobView
 from perdure.manager.step_view import StepView, Watched
 from perdure.policy.resuming import Failed, Held
 from perdure.policy.stops import Scope
-from perdure.store.job_log import TaskRef
-from perdure.store.log import Entry
+from perdure.store.records.job_log import TaskRef
+from perdure.store.records.log import Entry
 from perdure.worker.deciding import kept_values
 
 _LOOK_SECONDS = 0.2

@@ -15,15 +15,15 @@ from perdure.errors import CheckpointError, FormatTooNew, PerdureError, StoreDam
 from perdure.journal.account import LaunchAccount
 from perdure.policy.sampling import Subset, choose
 from perdure.store import layout
-from perdure.store.driver import Driver, KeyMissing
-from perdure.store.job_document import from_header
+from perdure.store.drivers.driver import Driver, KeyMissing
 from perdure.store.layout import JobId, LaunchId
-from perdure.store.manifest import Manifest
-from perdure.store.manifest_reading import decode_manifest
-from perdure.store.packs import StoredBlock
-from perdure.store.record_format import Record, decode_record, decode_record_of
-from perdure.store.sealing import PLAIN, Sealing
-from perdure.store.verify import blocks_of, damaged_blocks, damages
+from perdure.store.manifests.manifest import Manifest
+from perdure.store.manifests.manifest_reading import decode_manifest
+from perdure.store.packs.blocks import StoredBlock
+from perdure.store.packs.sealing import PLAIN, Sealing
+from perdure.store.records.job_document import from_header
+from perdure.store.records.record_format import Record, decode_record, decode_record_of
+from perdure.store.restore.verify import blocks_of, damaged_blocks, damages
 
 
 class Finding(Struct, frozen=True, kw_only=True):

@@ -24,11 +24,11 @@ from typing import Any
 from msgspec import Struct
 
 from perdure.errors import HomeError, UsageError
-from perdure.store.driver import Driver
-from perdure.store.manifest import Entry, EntryType, FileRef, Kept, Manifest, RootKind
-from perdure.store.packs import read_block, stored_block
-from perdure.store.posix_files import in_our_words, sync_folder
-from perdure.store.sealing import PLAIN, Sealing, check_key
+from perdure.store.drivers.driver import Driver
+from perdure.store.drivers.posix_files import in_our_words, sync_folder
+from perdure.store.manifests.manifest import Entry, EntryType, FileRef, Kept, Manifest, RootKind
+from perdure.store.packs.blocks import read_block, stored_block
+from perdure.store.packs.sealing import PLAIN, Sealing, check_key
 
 EXPORT_FORMAT = 1
 OWN_FOLDER = "perdure-checkpoint"

@@ -26,7 +26,7 @@ from perdure.policy.resuming import Held, Start
 from perdure.policy.states import Counts, State, waiting_status
 from perdure.policy.stops import JOB, Scope, Stops
 from perdure.store.layout import LaunchId, StepKey, TaskKey
-from perdure.store.lineage import Claim, Lineage
+from perdure.store.records.lineage import Claim, Lineage
 from perdure.worker.job_records import LineageId
 
 #: Jobs of up to so many tasks list every attempt.

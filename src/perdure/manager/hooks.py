@@ -12,7 +12,7 @@ from contextlib import suppress
 from perdure.manager.job_view import JobView
 from perdure.policy.outcome import AttemptState
 from perdure.policy.states import State
-from perdure.store.job_document import JobDocument
+from perdure.store.records.job_document import JobDocument
 
 _TIMEOUT_SECONDS = 60.0
 

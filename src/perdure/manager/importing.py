@@ -27,10 +27,8 @@ from perdure.manager.job_view import JobView
 from perdure.manager.lineages import StoredLineage, read_lineage
 from perdure.manager.step_view import StepView
 from perdure.policy.resuming import Finished
-from perdure.store.job_log import TaskRef
 from perdure.store.layout import LaunchId
-from perdure.store.log import Entry as LogEntry
-from perdure.store.manifest import (
+from perdure.store.manifests.manifest import (
     BLOCK_BYTES,
     SESSION_ROOT,
     Block,
@@ -41,19 +39,21 @@ from perdure.store.manifest import (
     Manifest,
     RootKind,
 )
-from perdure.store.manifest_format import encode_manifest
-from perdure.store.manifest_reading import decode_manifest
-from perdure.store.manifest_rows import BODY_LIMIT_BYTES
-from perdure.store.pack_writing import PackWriter
-from perdure.store.packs import (
+from perdure.store.manifests.manifest_format import encode_manifest
+from perdure.store.manifests.manifest_reading import decode_manifest
+from perdure.store.manifests.manifest_rows import BODY_LIMIT_BYTES
+from perdure.store.packs.blocks import (
     BlockIndex,
     StoredBlock,
     number_packs,
     packs_of,
     to_block,
 )
-from perdure.store.record_format import HEADER_LIMIT_BYTES, Record, decode_record
-from perdure.store.sealing import PLAIN, Sealing, check_key
+from perdure.store.packs.pack_writing import PackWriter
+from perdure.store.packs.sealing import PLAIN, Sealing, check_key
+from perdure.store.records.job_log import TaskRef
+from perdure.store.records.log import Entry as LogEntry
+from perdure.store.records.record_format import HEADER_LIMIT_BYTES, Record, decode_record
 
 #: No claim has this number: the save belongs to none.
 NO_CLAIM = -1

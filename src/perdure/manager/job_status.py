@@ -23,9 +23,9 @@ from perdure.policy.states import State, Status, StepInJob, job_status, step_sta
 from perdure.policy.stops import Stop, StopKind
 from perdure.sizes import size_text
 from perdure.store import layout
-from perdure.store.driver import Driver
-from perdure.store.job_document import JobDocument
+from perdure.store.drivers.driver import Driver
 from perdure.store.layout import JobId, LaunchId
+from perdure.store.records.job_document import JobDocument
 from perdure.worker.host import is_gone, is_of_here
 
 #: A resumable task that runs for so long without a checkpoint is worth a word: twice the interval

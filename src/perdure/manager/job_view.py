@@ -31,11 +31,11 @@ from perdure.policy.snapshot import JobSnapshot, LaunchInTurn, LaunchState, Step
 from perdure.policy.states import State
 from perdure.policy.stops import Stops
 from perdure.store import layout
-from perdure.store.driver import Driver
-from perdure.store.job_document import JobDocument
-from perdure.store.job_log import LaunchIntent
+from perdure.store.drivers.driver import Driver
 from perdure.store.layout import LaunchId, StepKey, TaskKey
-from perdure.store.log import Entry
+from perdure.store.records.job_document import JobDocument
+from perdure.store.records.job_log import LaunchIntent
+from perdure.store.records.log import Entry
 from perdure.template.outline import JobOutline
 from perdure.template.requirements import HostRequirements
 from perdure.worker.host import is_gone

@@ -15,12 +15,12 @@ from perdure.manager.job_view import JobView
 from perdure.manager.labels import task_label
 from perdure.manager.step_view import StepView
 from perdure.store import layout
-from perdure.store.job_log import TaskRef
 from perdure.store.layout import JobId, StepKey, TaskKey
-from perdure.store.lineage import Lineage, Save
-from perdure.store.log import Log
-from perdure.store.manifest import Manifest, with_digests
-from perdure.store.manifest_reading import decode_manifest
+from perdure.store.manifests.manifest import Manifest, with_digests
+from perdure.store.manifests.manifest_reading import decode_manifest
+from perdure.store.records.job_log import TaskRef
+from perdure.store.records.lineage import Lineage, Save
+from perdure.store.records.log import Log
 from perdure.worker.job_records import LineageId
 
 

@@ -6,7 +6,7 @@ What the task had in its session folder lies at the top; what it had elsewhere l
 
 from msgspec.structs import replace
 
-from perdure.store.manifest import (
+from perdure.store.manifests.manifest import (
     SESSION_ROOT,
     Entry,
     EntryType,

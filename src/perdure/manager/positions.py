@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from perdure.journal.medium import mark
 from perdure.store import layout
-from perdure.store.driver import Driver
+from perdure.store.drivers.driver import Driver
 from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
 
 

@@ -21,7 +21,7 @@ from perdure.clock import Clock
 from perdure.errors import HomeBusy, HomeError, OutOfSpace, StoreUnavailable
 from perdure.journal.heartbeat import Heartbeat, Stillness, read_heartbeat
 from perdure.store import layout
-from perdure.store.driver import Driver
+from perdure.store.drivers.driver import Driver
 from perdure.store.layout import JobId
 from perdure.worker.host import describe_process, is_gone, is_of_here
 

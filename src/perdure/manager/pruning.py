@@ -20,13 +20,13 @@ from perdure.manager.job_view import JobView
 from perdure.manager.lineages import StoredLineage
 from perdure.policy.retention import Retention
 from perdure.store import layout
-from perdure.store.driver import Driver
+from perdure.store.drivers.driver import Driver
 from perdure.store.layout import JobId, LaunchId, PackId, StepKey, TaskKey
-from perdure.store.lineage import Lineage, fold_lineage
-from perdure.store.log import Log
-from perdure.store.manifest import Manifest
-from perdure.store.manifest_reading import decode_manifest
-from perdure.store.packs import listed_packs
+from perdure.store.manifests.manifest import Manifest
+from perdure.store.manifests.manifest_reading import decode_manifest
+from perdure.store.packs.blocks import listed_packs
+from perdure.store.records.lineage import Lineage, fold_lineage
+from perdure.store.records.log import Log
 from perdure.worker.claiming import Busy, Claimant, Housekeeping, Identity
 from perdure.worker.host import is_gone
 from perdure.worker.job_records import LineageId

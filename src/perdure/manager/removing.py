@@ -20,13 +20,13 @@ from perdure.errors import HomeBusy, PerdureError
 from perdure.journal.heartbeat import Stillness, read_counter
 from perdure.manager.presence import live_manager
 from perdure.store import layout
-from perdure.store.adopting import release
 from perdure.store.deleting import remove_job
-from perdure.store.driver import Driver
+from perdure.store.drivers.driver import Driver
+from perdure.store.files.adopting import release
 from perdure.store.layout import JobId, LaunchId
-from perdure.store.manifest_reading import decode_manifest
-from perdure.store.record_format import decode_record
-from perdure.store.tiers import forget_job
+from perdure.store.manifests.manifest_reading import decode_manifest
+from perdure.store.packs.tiers import forget_job
+from perdure.store.records.record_format import decode_record
 from perdure.worker.host import is_gone, is_of_here
 from perdure.worker.job_records import JobRecords
 

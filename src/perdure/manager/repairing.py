@@ -23,9 +23,9 @@ from msgspec import Struct
 from perdure.clock import Clock, to_text
 from perdure.errors import HomeError
 from perdure.manager.checking import Finding
-from perdure.store.driver import Driver, KeyMissing
-from perdure.store.posix_files import in_our_words
-from perdure.store.record_format import encode_record
+from perdure.store.drivers.driver import Driver, KeyMissing
+from perdure.store.drivers.posix_files import in_our_words
+from perdure.store.records.record_format import encode_record
 
 #: The kind of the record that stands where a damaged one stood.
 DAMAGED = "damaged"

@@ -5,9 +5,9 @@ Source: `openjd run`'s ``--step``, ``--task-param``, ``--tasks``, ``--maximum-ta
 """
 
 from perdure.errors import UsageError
-from perdure.store.job_document import Selection
-from perdure.store.job_log import TaskRef
 from perdure.store.layout import TaskKey
+from perdure.store.records.job_document import Selection
+from perdure.store.records.job_log import TaskRef
 from perdure.template.outline import JobOutline, StepOutline
 from perdure.template.space import task_key
 

@@ -8,7 +8,7 @@ from perdure.clock import Clock
 from perdure.errors import EngineRefused, JobMissing
 from perdure.manager.job_view import JobView
 from perdure.manager.stored_jobs import stored_job
-from perdure.store.driver import Driver
+from perdure.store.drivers.driver import Driver
 from perdure.store.layout import LaunchId
 
 #: So often in a row, and no more are started.

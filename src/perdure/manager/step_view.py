@@ -19,9 +19,9 @@ from perdure.policy.resuming import Start
 from perdure.policy.snapshot import PendingLineage
 from perdure.policy.states import Counts, State, Status, count, task_status, waiting_status
 from perdure.policy.stops import Scope, Stops
-from perdure.store.job_log import TaskRef
 from perdure.store.layout import LaunchId, StepKey, TaskKey
-from perdure.store.log import Log
+from perdure.store.records.job_log import TaskRef
+from perdure.store.records.log import Log
 from perdure.template.outline import StepOutline
 from perdure.template.space import TaskParameters, task_key
 from perdure.worker.claiming import LineageView

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from perdure.clock import Clock
 from perdure.errors import JobMissing
 from perdure.store import layout
-from perdure.store.driver import Driver, KeyMissing
-from perdure.store.job_document import JobDocument, from_header
+from perdure.store.drivers.driver import Driver, KeyMissing
 from perdure.store.layout import JobId
-from perdure.store.log import Log
 from perdure.store.opening import Store
-from perdure.store.record_format import decode_record
+from perdure.store.records.job_document import JobDocument, from_header
+from perdure.store.records.log import Log
+from perdure.store.records.record_format import decode_record
 
 
 def stored_job(driver: Driver, job: JobId) -> JobDocument | None:

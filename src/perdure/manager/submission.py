@@ -21,11 +21,11 @@ from perdure.manager.selection import selected_steps, selected_tasks
 from perdure.manager.stored_jobs import key_holder
 from perdure.policy.resources import Host, unsatisfiable
 from perdure.store import layout
-from perdure.store.driver import Driver, PutUncertain
-from perdure.store.job_document import JobDocument
+from perdure.store.drivers.driver import Driver, PutUncertain
 from perdure.store.layout import JobId
-from perdure.store.log import Entry, Log
-from perdure.store.record_format import encode_record
+from perdure.store.records.job_document import JobDocument
+from perdure.store.records.log import Entry, Log
+from perdure.store.records.record_format import encode_record
 from perdure.template.outline import JobOutline
 
 #: How many jobs may have had one key.

@@ -32,7 +32,7 @@ from perdure.policy.turn import (
     plan_turn,
 )
 from perdure.store import layout
-from perdure.store.driver import Driver
+from perdure.store.drivers.driver import Driver
 from perdure.store.layout import LaunchId, StepKey, TaskKey
 from perdure.worker.claiming import fence, seal
 from perdure.worker.keeper import end_launch

@@ -19,11 +19,11 @@ from msgspec import Struct
 
 from perdure.errors import OutOfSpace
 from perdure.store import layout
-from perdure.store.driver import Driver, PutUncertain
+from perdure.store.drivers.driver import Driver, PutUncertain
 from perdure.store.layout import JobId, LaunchId, PackId
-from perdure.store.manifest import Manifest
-from perdure.store.packs import listed_packs, packs_of
-from perdure.store.record_format import encode_record
+from perdure.store.manifests.manifest import Manifest
+from perdure.store.packs.blocks import listed_packs, packs_of
+from perdure.store.records.record_format import encode_record
 
 
 class Deleted(Struct, frozen=True, kw_only=True):

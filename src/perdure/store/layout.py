@@ -12,7 +12,7 @@ from typing import NewType
 
 from blake3 import blake3
 
-from perdure.store.driver import check_key
+from perdure.store.drivers.driver import check_key
 
 JobId = NewType("JobId", str)
 LaunchId = NewType("LaunchId", str)

@@ -21,13 +21,12 @@ from msgspec import Struct
 
 from perdure.clock import Clock, SystemClock, to_text
 from perdure.errors import FormatTooNew, HomeError, OutOfSpace, StoreDamaged, UsageError
-from perdure.store.driver import Driver, KeyMissing, PutUncertain
-from perdure.store.layout import FORMAT_KEY
-from perdure.store.memory import MemoryDriver, Objects
-from perdure.store.object_clients import SCHEMES, Clients, parse_place
-from perdure.store.objects import ObjectDriver
-from perdure.store.posix import PosixDriver
-from perdure.store.posix_files import (
+from perdure.store.drivers.driver import Driver, KeyMissing, PutUncertain
+from perdure.store.drivers.memory import MemoryDriver, Objects
+from perdure.store.drivers.object_clients import SCHEMES, Clients, parse_place
+from perdure.store.drivers.objects import ObjectDriver
+from perdure.store.drivers.posix import PosixDriver
+from perdure.store.drivers.posix_files import (
     GROUP,
     PRIVATE,
     in_our_words,
@@ -36,7 +35,8 @@ from perdure.store.posix_files import (
     make_shared_root,
     owner_name,
 )
-from perdure.store.record_format import Record, decode_record, encode_record
+from perdure.store.layout import FORMAT_KEY
+from perdure.store.records.record_format import Record, decode_record, encode_record
 
 STORE_FORMAT = 1
 #: What people write who mean one of `object_clients.SCHEMES`.

@@ -24,10 +24,10 @@ from perdure.errors import StoreUnavailable
 from perdure.journal.account import AttemptKey, LaunchAccount
 from perdure.journal.heartbeat import Stillness, read_counter
 from perdure.store import layout
-from perdure.store.job_log import JobLogState, TaskRef
 from perdure.store.layout import LaunchId, StepKey, TaskKey
-from perdure.store.lineage import SHARE, Claim, Lineage
-from perdure.store.log import Entry, Log, Refused
+from perdure.store.records.job_log import JobLogState, TaskRef
+from perdure.store.records.lineage import SHARE, Claim, Lineage
+from perdure.store.records.log import Entry, Log, Refused
 from perdure.worker.job_records import JobRecords, LineageId, PastClaim
 
 #: Outcomes after which a task is never run again by itself.

@@ -9,12 +9,12 @@ from msgspec import Struct, field
 
 from perdure.clock import Clock
 from perdure.journal.writer import JournalWriter
-from perdure.store.delivery_places import Opener
-from perdure.store.driver import Driver
-from perdure.store.job_document import JobDocument
+from perdure.store.delivery.delivery_places import Opener
+from perdure.store.drivers.driver import Driver
 from perdure.store.layout import JobId, LaunchId
-from perdure.store.sealing import PLAIN, Sealing
-from perdure.store.tiers import LocalTier
+from perdure.store.packs.sealing import PLAIN, Sealing
+from perdure.store.packs.tiers import LocalTier
+from perdure.store.records.job_document import JobDocument
 from perdure.template import Job, Step
 from perdure.worker.led_sessions import LedSession
 from perdure.worker.memory import OomCounter

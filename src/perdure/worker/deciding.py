@@ -22,7 +22,7 @@ from perdure.policy.resuming import (
     Values,
     decide_resume,
 )
-from perdure.store.lineage import SHARE, Lineage, Save
+from perdure.store.records.lineage import SHARE, Lineage, Save
 from perdure.worker.claiming import LineageView
 from perdure.worker.job_records import PastClaim
 

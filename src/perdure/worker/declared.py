@@ -23,7 +23,7 @@ from perdure.journal.bounded import BoundedObject
 from perdure.journal.medium import Medium, Row, read_from
 from perdure.protocol.dataset import Dataset
 from perdure.store import layout
-from perdure.store.driver import Driver
+from perdure.store.drivers.driver import Driver
 from perdure.store.layout import JobId, LaunchId
 from perdure.worker.job_records import LineageId
 

@@ -21,12 +21,12 @@ from perdure.clock import to_text
 from perdure.errors import CheckpointTorn, PerdureError, StoreUnavailable
 from perdure.policy.notice import Capturing
 from perdure.policy.outcome import By, DeliveryEnd, Undelivered
-from perdure.store.delivering import Delivery, sources_of
-from perdure.store.delivery import Whose
-from perdure.store.delivery_places import Opener
-from perdure.store.delivery_target import Target
-from perdure.store.gathering import Gathered
-from perdure.store.roots import Roots
+from perdure.store.delivery.delivering import Delivery, sources_of
+from perdure.store.delivery.delivery import Whose
+from perdure.store.delivery.delivery_places import Opener
+from perdure.store.delivery.delivery_target import Target
+from perdure.store.files.gathering import Gathered
+from perdure.store.files.roots import Roots
 from perdure.template import ResolvedAction
 from perdure.worker.actions import interrupt_for
 from perdure.worker.context import LaunchContext

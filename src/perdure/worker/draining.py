@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from perdure.errors import PerdureError, StoreUnavailable
 from perdure.store.layout import PackId, pack_key
-from perdure.store.tiers import LocalTier, copy_pack
+from perdure.store.packs.tiers import LocalTier, copy_pack
 
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 30.0

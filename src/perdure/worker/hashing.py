@@ -16,13 +16,13 @@ from contextlib import suppress
 from msgspec import Struct
 
 from perdure.errors import PerdureError
-from perdure.store.adopting import adopted
-from perdure.store.block_threads import LOWEST_PRIORITY
-from perdure.store.buffers import aligned_buffer
-from perdure.store.dataset_reading import fill
-from perdure.store.manifest import BLOCK_BYTES, Kept, Manifest, file_digest
-from perdure.store.roots import Place, Roots, open_regular_fd
-from perdure.store.sealing import Sealing
+from perdure.store.drivers.buffers import aligned_buffer
+from perdure.store.files.adopting import adopted
+from perdure.store.files.file_blocks import fill
+from perdure.store.files.roots import Place, Roots, open_regular_fd
+from perdure.store.manifests.manifest import BLOCK_BYTES, Kept, Manifest, file_digest
+from perdure.store.packs.block_threads import LOWEST_PRIORITY
+from perdure.store.packs.sealing import Sealing
 
 #: So fast at most: a tenth of a disk.
 BYTES_PER_SECOND = 200e6

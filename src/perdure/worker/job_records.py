@@ -16,11 +16,11 @@ from perdure.errors import StoreUnavailable
 from perdure.journal.account import AttemptAccount, AttemptKey, LaunchAccount
 from perdure.journal.journal_format import JournalRecord
 from perdure.store import layout
-from perdure.store.driver import Driver
-from perdure.store.job_log import JobLogState, TaskRef
+from perdure.store.drivers.driver import Driver
 from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
-from perdure.store.lineage import SHARE, Claim, Lineage, fold_lineage, share_claim
-from perdure.store.log import MAX_STALE_READS, Entry, Log
+from perdure.store.records.job_log import JobLogState, TaskRef
+from perdure.store.records.lineage import SHARE, Claim, Lineage, fold_lineage, share_claim
+from perdure.store.records.log import MAX_STALE_READS, Entry, Log
 
 
 class LineageId(Struct, frozen=True, kw_only=True):
@@ -62,7 +62,7 @@ class JobRecords:
         driver: of the store.
         job: the job's id.
         clock: for the moments that people read.
-        pause: see `perdure.store.log.Log`.
+        pause: see `perdure.store.records.log.Log`.
     """
 
     def __init__(

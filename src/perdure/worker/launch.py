@@ -25,12 +25,12 @@ from perdure.policy.resuming import Failed, Finished, Start
 from perdure.policy.resuming import Held as PolicyHeld
 from perdure.policy.stops import Scope
 from perdure.store import layout
-from perdure.store.job_log import LaunchIntent, TaskRef
+from perdure.store.files.outside_decision import Window
 from perdure.store.layout import LaunchId, StepKey, TaskKey
-from perdure.store.lineage import SHARE, Claim, share_claim
-from perdure.store.log import Log
-from perdure.store.manifest import Kept
-from perdure.store.outside_decision import Window
+from perdure.store.manifests.manifest import Kept
+from perdure.store.records.job_log import LaunchIntent, TaskRef
+from perdure.store.records.lineage import SHARE, Claim, share_claim
+from perdure.store.records.log import Log
 from perdure.template import TaskParameters
 from perdure.worker.attempt_record import AttemptOrder
 from perdure.worker.claiming import (

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from perdure.store.job_log import JobLogState
 from perdure.store.layout import LaunchId
+from perdure.store.records.job_log import JobLogState
 from perdure.worker.keeper import end_launch
 from perdure.worker.led_sessions import forget_led
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from perdure.store.job_document import JobDocument, Text
+from perdure.store.records.job_document import JobDocument, Text
 from perdure.template import ALL_EXTENSIONS, Document, Job, load_job, read_document
 
 

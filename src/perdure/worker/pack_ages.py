@@ -19,9 +19,9 @@ from msgspec import Struct, field
 
 from perdure.clock import Clock
 from perdure.store import layout
-from perdure.store.driver import Driver
-from perdure.store.job_document import Options
+from perdure.store.drivers.driver import Driver
 from perdure.store.layout import LaunchId, PackId
+from perdure.store.records.job_document import Options
 
 
 class PackAges(Struct):

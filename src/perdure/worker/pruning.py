@@ -20,13 +20,13 @@ from perdure.clock import Clock, from_text
 from perdure.policy.retention import Retention, Stock, Stored, victims, victims_when_full
 from perdure.store import layout
 from perdure.store.deleting import delete_pruned, packs_to_prune
-from perdure.store.driver import Driver
-from perdure.store.job_document import Options
+from perdure.store.drivers.driver import Driver
 from perdure.store.layout import LaunchId, PackId
-from perdure.store.lineage import Lineage, Save
-from perdure.store.log import Entry, Log
-from perdure.store.manifest import Manifest
-from perdure.store.packs import listed_packs, packs_of
+from perdure.store.manifests.manifest import Manifest
+from perdure.store.packs.blocks import listed_packs, packs_of
+from perdure.store.records.job_document import Options
+from perdure.store.records.lineage import Lineage, Save
+from perdure.store.records.log import Entry, Log
 from perdure.store.room import free_bytes
 
 #: So long the data of a pruned checkpoint stays. Only readers that have just begun need it.

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from perdure.policy.counting import DEFAULT_LIMITS
-from perdure.store.job_document import Options
+from perdure.store.records.job_document import Options
 from perdure.template.outline import StepOutline
 from perdure.worker.deciding import StepRules
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from perdure.errors import PerdureError
 from perdure.protocol.attempt_messages import FilesDeclared, SaveAnnounced
 from perdure.protocol.dataset import Dataset
-from perdure.store.save_values import CapturedSave, Frozen
+from perdure.store.capture.save_values import CapturedSave, Frozen
 from perdure.worker.hashing import Digests
 
 

@@ -45,11 +45,11 @@ from perdure.protocol.attempt_messages import (
 )
 from perdure.protocol.dataset import Dataset
 from perdure.protocol.messages import Progress, ResumeReport, Status
-from perdure.store.capture import Capture
-from perdure.store.manifest import Manifest
-from perdure.store.manifest_format import encode_manifest
-from perdure.store.merging import changed, merge
-from perdure.store.save_values import Announcement, CapturedSave, Frozen
+from perdure.store.capture.capture import Capture
+from perdure.store.capture.save_values import Announcement, CapturedSave, Frozen
+from perdure.store.manifests.manifest import Manifest
+from perdure.store.manifests.manifest_format import encode_manifest
+from perdure.store.manifests.merging import changed, merge
 from perdure.worker.draining import Drainer, Draining
 from perdure.worker.hashing import Digests, Hasher
 from perdure.worker.save_facts import SaveFacts

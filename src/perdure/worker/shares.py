@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from perdure.store.job_log import TaskRef
 from perdure.store.layout import TaskKey
+from perdure.store.records.job_log import TaskRef
 from perdure.template.space import START, Cursor, TaskParameters, TaskSpace, task_key
 from perdure.worker.job_records import Share
 

@@ -37,9 +37,9 @@ from perdure.policy.outcome import (
     judge,
 )
 from perdure.protocol.attempt_messages import AttemptMessages, ChunkContext
-from perdure.store.delivery_places import Opener
-from perdure.store.manifest import Manifest
-from perdure.store.restore import Restored
+from perdure.store.delivery.delivery_places import Opener
+from perdure.store.manifests.manifest import Manifest
+from perdure.store.restore.restore import Restored
 from perdure.template import NotifyThenTerminate, ResolvedAction, Terminate
 from perdure.worker.action_output import Hearing
 from perdure.worker.actions import ActionOrder, ActionResult, run_action

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from perdure.store.job_document import JobDocument
+from perdure.store.records.job_document import JobDocument
 from perdure.worker.processes import TOKEN_VARIABLE
 
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from perdure.store.job_document import JobDocument
+from perdure.store.records.job_document import JobDocument
 from perdure.template import Job
 
 

@@ -21,25 +21,32 @@ from perdure.policy.forecast import FirstSave, forecast, sentences
 from perdure.policy.retention import DEFAULT_RETENTION, Retention
 from perdure.protocol.dataset import Dataset
 from perdure.store import layout
-from perdure.store.adopting import retire
-from perdure.store.capture import Capture
-from perdure.store.driver import Driver
-from perdure.store.gathering import Gathered, Gatherer, Line
+from perdure.store.capture.capture import Capture
+from perdure.store.capture.save_values import CaptureSettings
+from perdure.store.drivers.driver import Driver
+from perdure.store.files.adopting import retire
+from perdure.store.files.gathering import Gathered, Gatherer, Line
+from perdure.store.files.outside_decision import Choice, Content, Window
+from perdure.store.files.ownership import Ownership, recorded_contents
+from perdure.store.files.roots import Roots, stamp_of
 from perdure.store.layout import JobId, LaunchId
-from perdure.store.lineage import SHARE, Claim, Lineage, Save, fold_lineage
-from perdure.store.log import Log
-from perdure.store.manifest import EntryType, FileRef, Kept, Manifest, RootKind, with_digests
-from perdure.store.manifest_reading import decode_manifest
-from perdure.store.outside_decision import Choice, Content, Window
-from perdure.store.ownership import Ownership, recorded_contents
-from perdure.store.pack_writing import PackWriter
-from perdure.store.packs import BlockIndex, packs_of
-from perdure.store.restore import Restored, RestoreRequest, restore
+from perdure.store.manifests.manifest import (
+    EntryType,
+    FileRef,
+    Kept,
+    Manifest,
+    RootKind,
+    with_digests,
+)
+from perdure.store.manifests.manifest_reading import decode_manifest
+from perdure.store.packs.blocks import BlockIndex, packs_of
+from perdure.store.packs.pack_writing import PackWriter
+from perdure.store.packs.sealing import PLAIN, Sealing
+from perdure.store.packs.tiers import LocalTier
+from perdure.store.records.lineage import SHARE, Claim, Lineage, Save, fold_lineage
+from perdure.store.records.log import Log
+from perdure.store.restore.restore import Restored, RestoreRequest, restore
 from perdure.store.room import free_bytes
-from perdure.store.roots import Roots, stamp_of
-from perdure.store.save_values import CaptureSettings
-from perdure.store.sealing import PLAIN, Sealing
-from perdure.store.tiers import LocalTier
 from perdure.worker.claiming import append_as_owner
 from perdure.worker.declared import DeclaredFile, Neighbours
 from perdure.worker.draining import Drainer

@@ -20,8 +20,8 @@ from perdure.journal.heartbeat import Heartbeat
 from perdure.journal.writer import JournalWriter
 from perdure.policy import stops as policy_stops
 from perdure.policy.outcome import By
-from perdure.store.job_log import Wish
 from perdure.store.layout import LaunchId, StepKey, TaskKey
+from perdure.store.records.job_log import Wish
 from perdure.worker.claiming import is_still_counted
 from perdure.worker.job_records import JobRecords
 from perdure.worker.machine import Intent
@@ -44,7 +44,7 @@ class TickerParts(Struct, frozen=True, kw_only=True):
         hold, resume: stop the running task and let it run on.
         notices: the host's notices, or None.
         told: called with what people should know.
-        look_seconds: see `perdure.store.driver.Driver`; also between two syncs.
+        look_seconds: see `perdure.store.drivers.driver.Driver`; also between two syncs.
     """
 
     clock: Clock

@@ -10,8 +10,8 @@ Source: docs/decisions/048.
 from collections.abc import Callable
 
 from perdure.clock import MILLISECOND_NS, to_ns
+from perdure.store.files.outside_decision import Window
 from perdure.store.layout import LaunchId
-from perdure.store.outside_decision import Window
 from perdure.worker.claiming import LineageView
 
 

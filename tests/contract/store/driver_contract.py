@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.store.driver import Driver, KeyMissing
+from perdure.store.drivers.driver import Driver, KeyMissing
 from support.power_failure import State, states
 from support.recorded_disk import Recorder, laid_out
 from support.system_calls import watched

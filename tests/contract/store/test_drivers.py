@@ -5,12 +5,12 @@ import pytest
 from obstore.store import MemoryStore
 
 from contract.store.driver_contract import CHECKS, DURABLE_CHECKS
-from perdure.store.driver import Driver
-from perdure.store.memory import MemoryDriver
-from perdure.store.object_clients import Clients, ObjectPlace, parse_place
-from perdure.store.objects import ObjectDriver
-from perdure.store.posix import PosixDriver
-from perdure.store.posix_files import GROUP
+from perdure.store.drivers.driver import Driver
+from perdure.store.drivers.memory import MemoryDriver
+from perdure.store.drivers.object_clients import Clients, ObjectPlace, parse_place
+from perdure.store.drivers.objects import ObjectDriver
+from perdure.store.drivers.posix import PosixDriver
+from perdure.store.drivers.posix_files import GROUP
 from support import broken_drivers
 from support.broken_drivers import StepByStep
 from support.meta_contract import BROKEN, BROKEN_IN_A_FOLDER, failed_checks, failed_durable_checks

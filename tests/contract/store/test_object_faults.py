@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 from obstore.store import MemoryStore, S3Store
 
-from perdure.store.object_faults import Fault, understand
+from perdure.store.drivers.object_faults import Fault, understand
 
 PUT, GET, HEAD, DELETE = "put", "get", "head", "delete"
 

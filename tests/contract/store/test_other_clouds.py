@@ -11,9 +11,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from perdure.store.driver import PutUncertain
-from perdure.store.object_clients import Clients, parse_place
-from perdure.store.objects import ObjectDriver
+from perdure.store.drivers.driver import PutUncertain
+from perdure.store.drivers.object_clients import Clients, parse_place
+from perdure.store.drivers.objects import ObjectDriver
 
 
 @contextmanager

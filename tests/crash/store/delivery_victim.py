@@ -16,13 +16,13 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from perdure.store.delivering import Delivery, sources_of
-from perdure.store.delivery import Whose
-from perdure.store.folder_target import FolderTarget
-from perdure.store.gathering import Gatherer, Line
+from perdure.store.delivery.delivering import Delivery, sources_of
+from perdure.store.delivery.delivery import Whose
+from perdure.store.delivery.folder_target import FolderTarget
+from perdure.store.files.gathering import Gatherer, Line
+from perdure.store.files.ownership import Ownership
+from perdure.store.files.roots import Roots, Stamp
 from perdure.store.layout import JobId, StepKey, TaskKey
-from perdure.store.ownership import Ownership
-from perdure.store.roots import Roots, Stamp
 
 CALLS = ("link", "rename", "unlink", "mkdir", "fsync", "pwrite", "fchmod", "utime", "open")
 NAMES = ("a/one", "a/two", "b/c/three", "four")

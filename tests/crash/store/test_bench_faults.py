@@ -41,6 +41,6 @@ def test_it_ends_with_1_where_not_and_tries_the_others(faults, monkeypatch, caps
 
 def test_a_harness_that_finds_something_is_heard(faults, monkeypatch, capsys):
     """The real harness, with a store whose saves are torn by nothing."""
-    monkeypatch.setattr("perdure.store.gathering.Line.has_passed", lambda *_args: False)
+    monkeypatch.setattr("perdure.store.files.gathering.Line.has_passed", lambda *_args: False)
     assert faults.main(["--quick", "in-place writers"]) == 1
     assert "in-place writers: FAILED" in capsys.readouterr().out

@@ -3,8 +3,9 @@
 import pytest
 
 from perdure.policy import resuming
-from perdure.store import lineage, log, sealing
-from perdure.store.record_format import decode_record
+from perdure.store.packs import sealing
+from perdure.store.records import lineage, log
+from perdure.store.records.record_format import decode_record
 from support.damaged_stores import DamagedStore
 
 SAMPLE = 300

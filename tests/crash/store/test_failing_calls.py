@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from perdure.store import posix, posix_upload
+from perdure.store.drivers import posix, posix_upload
 from support.broken_drivers import CallsFailedSyncsSuccesses, WritesOnce, making_a_store
 from support.failing_calls import Way, every_call
 from support.lineage_life import LARGE

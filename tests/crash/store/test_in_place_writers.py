@@ -2,8 +2,8 @@
 
 import pytest
 
-from perdure.store import dataset_reading
-from perdure.store.gathering import Line
+from perdure.store.capture import dataset_reading
+from perdure.store.files.gathering import Line
 from support.in_place_writer import Moment, killed_in_its_next_save
 
 SEED = 20261130

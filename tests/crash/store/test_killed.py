@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from perdure.store.manifest_format import encode_manifest
-from perdure.store.manifest_reading import decode_manifest
-from perdure.store.outside_decision import Window
-from perdure.store.packs import listed_packs, packs_of
-from perdure.store.posix import PosixDriver
-from perdure.store.record_format import decode_record, encode_record
-from perdure.store.restore import RestoreRequest, restore
-from perdure.store.roots import Roots
-from perdure.store.verify import verify_checkpoint
+from perdure.store.drivers.posix import PosixDriver
+from perdure.store.files.outside_decision import Window
+from perdure.store.files.roots import Roots
+from perdure.store.manifests.manifest_format import encode_manifest
+from perdure.store.manifests.manifest_reading import decode_manifest
+from perdure.store.packs.blocks import listed_packs, packs_of
+from perdure.store.records.record_format import decode_record, encode_record
+from perdure.store.restore.restore import RestoreRequest, restore
+from perdure.store.restore.verify import verify_checkpoint
 from store_kit import FUTURE_NS, Task, tree
 
 VICTIM = Path(__file__).with_name("victim.py")

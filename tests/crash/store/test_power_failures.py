@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from perdure.store.posix import PosixDriver
+from perdure.store.drivers.posix import PosixDriver
 from support.broken_drivers import (
     NeverSyncs,
     NeverSyncsData,

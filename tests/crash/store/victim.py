@@ -5,18 +5,18 @@ import sys
 import time
 from pathlib import Path
 
-from perdure.store.capture import Capture
+from perdure.store.capture.capture import Capture
+from perdure.store.capture.save_values import Announcement, CaptureSettings
+from perdure.store.drivers.posix import PosixDriver
+from perdure.store.files.ownership import Ownership
+from perdure.store.files.roots import Roots
 from perdure.store.layout import LaunchId
-from perdure.store.manifest_format import encode_manifest
-from perdure.store.manifest_reading import decode_manifest
-from perdure.store.ownership import Ownership
-from perdure.store.pack_writing import PackWriter
-from perdure.store.packs import BlockIndex
-from perdure.store.posix import PosixDriver
-from perdure.store.record_format import decode_record, encode_record
-from perdure.store.restore import RestoreRequest, restore
-from perdure.store.roots import Roots
-from perdure.store.save_values import Announcement, CaptureSettings
+from perdure.store.manifests.manifest_format import encode_manifest
+from perdure.store.manifests.manifest_reading import decode_manifest
+from perdure.store.packs.blocks import BlockIndex
+from perdure.store.packs.pack_writing import PackWriter
+from perdure.store.records.record_format import decode_record, encode_record
+from perdure.store.restore.restore import RestoreRequest, restore
 
 LAUNCH = LaunchId("01jdxyz0000000000000000001")
 PACKS = "packs"

@@ -7,17 +7,17 @@ import tempfile
 import time
 from pathlib import Path
 
-from perdure.store.capture import Capture
+from perdure.store.capture.capture import Capture
+from perdure.store.capture.save_values import Announcement, CaptureSettings
 from perdure.store.compression import Codec
+from perdure.store.files.ownership import Ownership
+from perdure.store.files.roots import Roots
 from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey, lineage_log, packs, record_key
-from perdure.store.manifest_format import encode_manifest
+from perdure.store.manifests.manifest_format import encode_manifest
 from perdure.store.opening import open_store
-from perdure.store.ownership import Ownership
-from perdure.store.pack_writing import PackWriter
-from perdure.store.packs import BlockIndex
-from perdure.store.record_format import encode_record
-from perdure.store.roots import Roots
-from perdure.store.save_values import Announcement, CaptureSettings
+from perdure.store.packs.blocks import BlockIndex
+from perdure.store.packs.pack_writing import PackWriter
+from perdure.store.records.record_format import encode_record
 
 HERE = Path(__file__).parent
 JOB = JobId("01jdxyz0000000000000000000")

@@ -9,7 +9,7 @@ import pytest
 
 from perdure.clock import to_text
 from perdure.store.opening import open_store
-from perdure.store.record_format import decode_record, encode_record
+from perdure.store.records.record_format import decode_record, encode_record
 from support.command_line import wait_until
 
 SLOW = """

@@ -17,11 +17,11 @@ from perdure.errors import (
     StoreDamaged,
     StoreUnavailable,
 )
-from perdure.store import capture as capture_module
-from perdure.store import gathering
-from perdure.store.manifest import BLOCK_BYTES, EntryType, Kept
-from perdure.store.memory import Call, LoseReply, MemoryDriver
-from perdure.store.packs import listed_packs
+from perdure.store.capture import capture as capture_module
+from perdure.store.drivers.memory import Call, LoseReply, MemoryDriver
+from perdure.store.files import gathering
+from perdure.store.manifests.manifest import BLOCK_BYTES, EntryType, Kept
+from perdure.store.packs.blocks import listed_packs
 from store_kit import FUTURE_NS, LAUNCH, PACKS, Task, tree
 
 MIB = 1 << 20

@@ -7,8 +7,8 @@ from perdure.journal.journal_format import Kind
 from perdure.journal.writer import JournalWriter
 from perdure.manager.checking import Checked, check_job
 from perdure.store import layout
-from perdure.store.log import Log
-from perdure.store.memory import MemoryDriver
+from perdure.store.drivers.memory import MemoryDriver
+from perdure.store.records.log import Log
 from support.lineage_life import JOB, journal_of, launch_of
 
 

@@ -6,11 +6,11 @@ import time
 import pytest
 
 from perdure.errors import CheckpointTorn
-from perdure.store import clones as clones_module
-from perdure.store import dataset_reading
-from perdure.store.cloning import CannotClone, clone, extents
-from perdure.store.manifest import BLOCK_BYTES
-from perdure.store.pack_writing import PackWriter
+from perdure.store.capture import clones as clones_module
+from perdure.store.capture import dataset_reading
+from perdure.store.files.cloning import CannotClone, clone, extents
+from perdure.store.manifests.manifest import BLOCK_BYTES
+from perdure.store.packs.pack_writing import PackWriter
 from store_kit import Task, tree
 from support.disks import mounted
 
@@ -218,7 +218,7 @@ class TestWithoutClones:
 
     def test_packs_are_written_around_the_cache_of_ext4(self, ext4, tmp_path):
         """Alignment counts on a real file system only: tmpfs takes anything."""
-        from perdure.store.posix import PosixDriver
+        from perdure.store.drivers.posix import PosixDriver
 
         (ext4 / "store").mkdir()
         (ext4 / "work").mkdir()

@@ -5,9 +5,9 @@ import tracemalloc
 
 import pytest
 
-from perdure.store.manifest_format import encode_manifest
-from perdure.store.posix import PosixDriver
-from perdure.store.record_format import encode_record
+from perdure.store.drivers.posix import PosixDriver
+from perdure.store.manifests.manifest_format import encode_manifest
+from perdure.store.records.record_format import encode_record
 from store_kit import Task
 
 MIB = 1 << 20

@@ -11,12 +11,12 @@ from perdure.store.deleting import (
     remains,
     remove_job,
 )
+from perdure.store.drivers.memory import Call, MemoryDriver
+from perdure.store.drivers.posix import PosixDriver
 from perdure.store.layout import JobId, LaunchId, PackId, StepKey, TaskKey
-from perdure.store.memory import Call, MemoryDriver
-from perdure.store.pack_writing import PackWriter
-from perdure.store.packs import BlockIndex, listed_packs
-from perdure.store.posix import PosixDriver
-from perdure.store.verify import verify_checkpoint
+from perdure.store.packs.blocks import BlockIndex, listed_packs
+from perdure.store.packs.pack_writing import PackWriter
+from perdure.store.restore.verify import verify_checkpoint
 from store_kit import LAUNCH, PACKS, Task, tree
 
 JOB = JobId("01jdxyz0000000000000000000")

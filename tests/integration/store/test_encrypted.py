@@ -6,10 +6,10 @@ import pytest
 
 from perdure.errors import CheckpointCorrupt, CheckpointError
 from perdure.store.compression import Codec
-from perdure.store.manifest import BLOCK_BYTES
-from perdure.store.memory import MemoryDriver
-from perdure.store.sealing import Key
-from perdure.store.verify import verify_checkpoint
+from perdure.store.drivers.memory import MemoryDriver
+from perdure.store.manifests.manifest import BLOCK_BYTES
+from perdure.store.packs.sealing import Key
+from perdure.store.restore.verify import verify_checkpoint
 from store_kit import PACKS, Task, tree
 
 KEY = Key(b"k" * 32)

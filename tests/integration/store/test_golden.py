@@ -7,6 +7,7 @@ import pytest
 from blake3 import blake3
 
 from perdure.clock import SystemClock, pause
+from perdure.store.files.roots import Roots
 from perdure.store.layout import (
     JobId,
     StepKey,
@@ -16,17 +17,16 @@ from perdure.store.layout import (
     record_key,
     record_number,
 )
-from perdure.store.lineage import fold_lineage, share_claim
-from perdure.store.log import Log
-from perdure.store.manifest import BLOCK_BYTES, Kept, file_digest, with_digests
-from perdure.store.manifest_format import encode_manifest
-from perdure.store.manifest_reading import decode_manifest
+from perdure.store.manifests.manifest import BLOCK_BYTES, Kept, file_digest, with_digests
+from perdure.store.manifests.manifest_format import encode_manifest
+from perdure.store.manifests.manifest_reading import decode_manifest
 from perdure.store.opening import open_store
-from perdure.store.record_format import decode_record
-from perdure.store.restore import RestoreRequest, restore
-from perdure.store.roots import Roots
-from perdure.store.sealing import read_key
-from perdure.store.verify import verify_checkpoint
+from perdure.store.packs.sealing import read_key
+from perdure.store.records.lineage import fold_lineage, share_claim
+from perdure.store.records.log import Log
+from perdure.store.records.record_format import decode_record
+from perdure.store.restore.restore import RestoreRequest, restore
+from perdure.store.restore.verify import verify_checkpoint
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "store-1"
 PLACE = (JobId("01jdxyz0000000000000000000"), StepKey(1), TaskKey("0123456789abcdef"))

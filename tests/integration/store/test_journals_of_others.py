@@ -1,6 +1,6 @@
 """A journal has one writer; whoever else makes it durable does not touch it."""
 
-from perdure.store.posix import PosixDriver
+from perdure.store.drivers.posix import PosixDriver
 
 KEY = "jobs/job/launches/launch/journal"
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from perdure.errors import CheckpointTorn
-from perdure.store.mapped_files import mapped_inodes
+from perdure.store.files.mapped_files import mapped_inodes
 from store_kit import Task
 from support.disks import mounted
 

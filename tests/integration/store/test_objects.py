@@ -14,15 +14,15 @@ from perdure.journal.bounded import BoundedObject
 from perdure.journal.journal_format import Kind
 from perdure.journal.medium import read_from
 from perdure.journal.writer import JournalWriter
-from perdure.store import object_requests
-from perdure.store.driver import PutUncertain
+from perdure.store.drivers import object_requests
+from perdure.store.drivers.driver import PutUncertain
+from perdure.store.drivers.object_clients import Clients, parse_place
+from perdure.store.drivers.objects import ObjectDriver
 from perdure.store.layout import LaunchId
-from perdure.store.log import Entry, Log, Refused
-from perdure.store.object_clients import Clients, parse_place
-from perdure.store.objects import ObjectDriver
 from perdure.store.opening import open_store
-from perdure.store.pack_writing import PackWriter
-from perdure.store.packs import BlockIndex, read_block
+from perdure.store.packs.blocks import BlockIndex, read_block
+from perdure.store.packs.pack_writing import PackWriter
+from perdure.store.records.log import Entry, Log, Refused
 from support.faulty_proxy import Fault, answer, proxy_before
 from support.object_store import BUCKET, environment_for, s3_in_this_process
 

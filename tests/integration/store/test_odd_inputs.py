@@ -8,9 +8,9 @@ import stat
 import pytest
 
 from perdure.errors import CheckpointTorn, SaveRefused
-from perdure.store import gathering, roots
-from perdure.store.gathering import ENTRY_LIMIT
-from perdure.store.manifest import BLOCK_BYTES, EntryType
+from perdure.store.files import gathering, roots
+from perdure.store.files.gathering import ENTRY_LIMIT
+from perdure.store.manifests.manifest import BLOCK_BYTES, EntryType
 from store_kit import Task, tree
 
 LONGEST_NAME = "n" * 255
@@ -68,7 +68,7 @@ class TestNames:
         first = task.manifest(path)
         path.write_bytes(b"later")
         second = task.manifest(path)
-        from perdure.store.ownership import recorded_contents
+        from perdure.store.files.ownership import recorded_contents
 
         task.restore(first, fresh, recorded=recorded_contents([first, second]))
         assert path.read_bytes() == b"saved"

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import FormatTooNew, HomeError, StoreDamaged, UsageError
-from perdure.store.driver import PutUncertain
-from perdure.store.memory import Call, LoseReply, MemoryDriver
+from perdure.store.drivers.driver import PutUncertain
+from perdure.store.drivers.memory import Call, LoseReply, MemoryDriver
 from perdure.store.opening import open_store, prove
-from perdure.store.record_format import encode_record
+from perdure.store.records.record_format import encode_record
 
 
 def test_a_store_is_made_once_and_keeps_its_id(tmp_path):

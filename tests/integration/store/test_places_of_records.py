@@ -4,8 +4,8 @@ import pytest
 
 from clock_kit import HandClock
 from perdure.errors import StoreDamaged
-from perdure.store.log import Log
-from perdure.store.memory import MemoryDriver
+from perdure.store.drivers.memory import MemoryDriver
+from perdure.store.records.log import Log
 
 
 def log(driver, prefix="a/log"):

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import HomeError, OutOfSpace, StoreDamaged, StoreUnavailable
-from perdure.store import posix, posix_files, posix_upload
-from perdure.store.driver import PutUncertain
+from perdure.store.drivers import posix, posix_files, posix_upload
+from perdure.store.drivers.driver import PutUncertain
+from perdure.store.drivers.posix import PosixDriver
 from perdure.store.opening import open_store
-from perdure.store.posix import PosixDriver
 
 
 @pytest.fixture

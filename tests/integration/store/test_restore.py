@@ -6,14 +6,22 @@ import pytest
 from msgspec.structs import replace
 
 from perdure.errors import CheckpointConflict, CheckpointCorrupt, OutOfSpace, StoreDamaged
-from perdure.store import staging
-from perdure.store.manifest import BLOCK_BYTES, Entry, EntryType, Kept, Manifest, Root, RootKind
-from perdure.store.memory import MemoryDriver
-from perdure.store.outside_decision import Choice, Window
-from perdure.store.ownership import recorded_contents
-from perdure.store.packs import listed_packs
-from perdure.store.restore import Displaced
-from perdure.store.verify import verify_checkpoint
+from perdure.store.drivers.memory import MemoryDriver
+from perdure.store.files.outside_decision import Choice, Window
+from perdure.store.files.ownership import recorded_contents
+from perdure.store.manifests.manifest import (
+    BLOCK_BYTES,
+    Entry,
+    EntryType,
+    Kept,
+    Manifest,
+    Root,
+    RootKind,
+)
+from perdure.store.packs.blocks import listed_packs
+from perdure.store.restore import staging
+from perdure.store.restore.restore import Displaced
+from perdure.store.restore.verify import verify_checkpoint
 from store_kit import FUTURE_NS, PACKS, Task, tree
 from support.disks import mounted
 

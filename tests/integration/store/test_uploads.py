@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from perdure.store import posix_upload
-from perdure.store.buffers import aligned_buffer
-from perdure.store.posix import PosixDriver
+from perdure.store.drivers import posix_upload
+from perdure.store.drivers.buffers import aligned_buffer
+from perdure.store.drivers.posix import PosixDriver
 
 PAGE = 4096
 

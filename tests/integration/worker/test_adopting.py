@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from perdure.manager.removing import release_adopted
-from perdure.store.adopting import adopted
-from perdure.store.manifest import Kept
+from perdure.store.files.adopting import adopted
+from perdure.store.manifests.manifest import Kept
 from support.task_words import interrupted, job_of
 from support.worker_runs import wait_until
 

@@ -10,7 +10,7 @@ import threading
 import pytest
 from blake3 import blake3
 
-from perdure.store.object_clients import Clients, parse_place
+from perdure.store.drivers.object_clients import Clients, parse_place
 from support.faulty_proxy import Fault, answer, proxy_before
 from support.object_store import BUCKET, environment_for, s3_in_this_process
 from support.task_words import job_of

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from perdure.store.packs import packs_of
-from perdure.store.verify import verify_checkpoint
+from perdure.store.packs.blocks import packs_of
+from perdure.store.restore.verify import verify_checkpoint
 from support.task_words import interrupted, job_of
 
 DAY = 86_400

@@ -10,16 +10,16 @@ from perdure.clock import SystemClock
 from perdure.errors import OutOfSpace, PerdureError, StoreUnavailable
 from perdure.protocol.attempt_messages import SaveAnnounced
 from perdure.protocol.dataset import Dataset
-from perdure.store.capture import Capture
+from perdure.store.capture.capture import Capture
+from perdure.store.capture.save_values import CaptureSettings
+from perdure.store.drivers.memory import MemoryDriver
+from perdure.store.files.ownership import Ownership
+from perdure.store.files.roots import Roots
 from perdure.store.layout import LaunchId
-from perdure.store.memory import MemoryDriver
-from perdure.store.ownership import Ownership
-from perdure.store.pack_writing import PackWriter
-from perdure.store.packs import BlockIndex, listed_packs
-from perdure.store.roots import Roots
-from perdure.store.save_values import CaptureSettings
-from perdure.store.tiers import LocalTier, forget_job
-from perdure.store.verify import verify_checkpoint
+from perdure.store.packs.blocks import BlockIndex, listed_packs
+from perdure.store.packs.pack_writing import PackWriter
+from perdure.store.packs.tiers import LocalTier, forget_job
+from perdure.store.restore.verify import verify_checkpoint
 from perdure.worker import draining
 from perdure.worker.draining import Drainer
 from perdure.worker.saves import COMMIT_FILE, Committing, Saves
@@ -238,7 +238,7 @@ class PermissionRefused(PerdureError):
 
 
 def test_a_folder_without_room_is_passed_over(attempt, monkeypatch):
-    monkeypatch.setattr("perdure.store.tiers._ROOM_PACKS", 1 << 40)
+    monkeypatch.setattr("perdure.store.packs.tiers._ROOM_PACKS", 1 << 40)
     attempt.save("one")
     attempt.until_acknowledged(save=1, tier="durable")
     assert len(listed_packs(attempt.store, PACKS)) == 1

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from perdure.errors import CheckpointError
 from perdure.store.compression import Codec, compress, decompress, shuffle, unshuffle
-from perdure.store.driver import check_key
-from perdure.store.entry_paths import stays_inside
-from perdure.store.manifest_format import encode_manifest
-from perdure.store.manifest_reading import decode_manifest
-from perdure.store.memory import MemoryDriver
-from perdure.store.posix import PosixDriver
-from perdure.store.verify import verify_checkpoint
+from perdure.store.drivers.driver import check_key
+from perdure.store.drivers.memory import MemoryDriver
+from perdure.store.drivers.posix import PosixDriver
+from perdure.store.manifests.entry_paths import stays_inside
+from perdure.store.manifests.manifest_format import encode_manifest
+from perdure.store.manifests.manifest_reading import decode_manifest
+from perdure.store.restore.verify import verify_checkpoint
 from store_kit import PACKS, Task, tree
 
 NAMES = st.text(

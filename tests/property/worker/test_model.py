@@ -7,7 +7,7 @@ an order drawn by a seed. Each prints what it has seen.
 
 import pytest
 
-from perdure.store import log as log_module
+from perdure.store.records import log as log_module
 from protocol_model import scenarios
 from protocol_model.actors import Plan
 from protocol_model.replay import Ids

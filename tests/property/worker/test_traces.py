@@ -16,13 +16,13 @@ from perdure.journal.account import AttemptKey, LaunchAccount
 from perdure.journal.journal_format import JournalRecord
 from perdure.policy.snapshot import LaunchState
 from perdure.store import layout
-from perdure.store import log as log_module
-from perdure.store.driver import PutUncertain
-from perdure.store.job_log import JobLogState
+from perdure.store.drivers.driver import PutUncertain
 from perdure.store.layout import LaunchId
-from perdure.store.lineage import fold_lineage, share_claim
-from perdure.store.log import Entry, Log, Refused
-from perdure.store.record_format import encode_record
+from perdure.store.records import log as log_module
+from perdure.store.records.job_log import JobLogState
+from perdure.store.records.lineage import fold_lineage, share_claim
+from perdure.store.records.log import Entry, Log, Refused
+from perdure.store.records.record_format import encode_record
 from perdure.worker.claiming import Busy, Claimant, Housekeeping, Left, LineageView, seal
 from perdure.worker.deciding import Decision, StepRules, decide, kept_values
 from perdure.worker.job_records import JobRecords

@@ -7,7 +7,7 @@ from perdure.cli.looking import Looked, Watching
 from perdure.clock import SystemClock
 from perdure.errors import StoreDamaged, StoreUnavailable
 from perdure.journal.journal_format import Kind
-from perdure.store.memory import MemoryDriver
+from perdure.store.drivers.memory import MemoryDriver
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from perdure.journal.account import AttemptKey, LaunchAccount
 from perdure.journal.journal_format import Kind, encode_line
-from perdure.store.memory import Call, MemoryDriver
+from perdure.store.drivers.memory import Call, MemoryDriver
 
 GOLDEN = (Path(__file__).parents[2] / "golden" / "journal-1").read_bytes()
 KEY = AttemptKey(1, "0123456789abcdef", 1)

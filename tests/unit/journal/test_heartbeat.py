@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.journal.heartbeat import SIZE_BYTES, Heartbeat, Stillness, read_heartbeat
-from perdure.store.memory import MemoryDriver
+from perdure.store.drivers.memory import MemoryDriver
 
 
 class Clock:

@@ -10,7 +10,7 @@ from perdure.journal.account import LaunchAccount
 from perdure.journal.journal_format import Kind
 from perdure.journal.medium import Row, mark, read_from, segment_key
 from perdure.journal.writer import JournalWriter
-from perdure.store.memory import Call, MemoryDriver
+from perdure.store.drivers.memory import Call, MemoryDriver
 
 
 class Store(MemoryDriver):

@@ -7,7 +7,7 @@ from perdure.journal import writer as writer_module
 from perdure.journal.account import LaunchAccount
 from perdure.journal.journal_format import Kind, parse
 from perdure.journal.writer import JournalWriter
-from perdure.store.memory import Call, LandLater, LoseReply, MemoryDriver
+from perdure.store.drivers.memory import Call, LandLater, LoseReply, MemoryDriver
 
 
 class Store(MemoryDriver):

@@ -19,10 +19,10 @@ from perdure.manager.importing import import_checkpoint
 from perdure.manager.lineages import read_lineage
 from perdure.manager.native_files import session_only
 from perdure.store import layout
-from perdure.store.manifest_format import encode_manifest
-from perdure.store.restore import RestoreRequest, restore
-from perdure.store.roots import Roots
-from perdure.store.verify import verify_checkpoint
+from perdure.store.files.roots import Roots
+from perdure.store.manifests.manifest_format import encode_manifest
+from perdure.store.restore.restore import RestoreRequest, restore
+from perdure.store.restore.verify import verify_checkpoint
 from store_kit import FUTURE_NS, Task
 
 NAME = "Render[Frame=1,Camera=left,top]"

@@ -4,8 +4,8 @@ from looking_kit import CHUNKS, JOB, LAUNCH, HandMade
 from perdure.journal.journal_format import Kind
 from perdure.policy.states import State
 from perdure.store import layout
+from perdure.store.drivers.memory import Call, MemoryDriver
 from perdure.store.layout import LaunchId, StepKey, TaskKey
-from perdure.store.memory import Call, MemoryDriver
 from perdure.template import task_key
 
 VALUES = {"Frame": "1", "Camera": "left,top"}

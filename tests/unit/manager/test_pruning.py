@@ -29,12 +29,12 @@ from perdure.manager.pruning import (
 )
 from perdure.policy.retention import Retention
 from perdure.store import layout
+from perdure.store.drivers.memory import Call
 from perdure.store.layout import LaunchId
-from perdure.store.log import Entry
-from perdure.store.manifest_format import encode_manifest
-from perdure.store.memory import Call
-from perdure.store.pack_writing import PackWriter
-from perdure.store.packs import BlockIndex, listed_packs
+from perdure.store.manifests.manifest_format import encode_manifest
+from perdure.store.packs.blocks import BlockIndex, listed_packs
+from perdure.store.packs.pack_writing import PackWriter
+from perdure.store.records.log import Entry
 from perdure.worker.job_records import LineageId
 from perdure.worker.pack_ages import PackAges
 from perdure.worker.pruning import GRACE, Pruner, ended_launches

@@ -11,10 +11,10 @@ from perdure.manager import removing
 from perdure.manager.removing import Removal, Rooms, refuse_busy, remove
 from perdure.store import layout
 from perdure.store.deleting import Remains, remains
+from perdure.store.drivers.memory import MemoryDriver
+from perdure.store.drivers.posix import PosixDriver
 from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
-from perdure.store.log import Log
-from perdure.store.memory import MemoryDriver
-from perdure.store.posix import PosixDriver
+from perdure.store.records.log import Log
 
 JOB = JobId("01jdxyz0000000000000000000")
 LAUNCH = LaunchId("01jdxyz0000000000000000001")

@@ -5,10 +5,10 @@ import pytest
 from perdure.clock import SystemClock
 from perdure.manager.stored_jobs import job_ids
 from perdure.manager.submission import submit
-from perdure.store.driver import PutUncertain
-from perdure.store.job_document import JobDocument, Text
+from perdure.store.drivers.driver import PutUncertain
+from perdure.store.drivers.memory import Call, LoseReply, MemoryDriver
 from perdure.store.layout import JobId
-from perdure.store.memory import Call, LoseReply, MemoryDriver
+from perdure.store.records.job_document import JobDocument, Text
 
 JOB = JobId("01jdxyz0000000000000000000")
 

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from perdure.store.block_threads import BUFFER_BYTES, BlockThreads
-from perdure.store.buffers import is_aligned
+from perdure.store.drivers.buffers import is_aligned
+from perdure.store.packs.block_threads import BUFFER_BYTES, BlockThreads
 
 
 def test_every_item_is_worked_once_and_with_a_buffer_of_its_own():

@@ -1,6 +1,6 @@
 """Which blocks of two clones are the same, by where they lie on the disk."""
 
-from perdure.store.cloning import Extent, unchanged_blocks
+from perdure.store.files.cloning import Extent, unchanged_blocks
 
 BLOCK = 100
 

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from perdure.store.compressing import best_codec, codec_for_file, codec_for_small, pays
+from perdure.store.capture.compressing import best_codec, codec_for_file, codec_for_small, pays
 from perdure.store.compression import Codec
 
 FAST, SLOW = 2e9, 50e6

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import UsageError
-from perdure.store.delivery import (
+from perdure.store.delivery.delivery import (
     Act,
     DeliveredFile,
     DeliveryRecord,
@@ -20,10 +20,10 @@ from perdure.store.delivery import (
     object_name,
     some,
 )
-from perdure.store.delivery_places import check_apart, check_folder, delivery_place
+from perdure.store.delivery.delivery_places import check_apart, check_folder, delivery_place
+from perdure.store.files.outside_decision import Content
+from perdure.store.files.roots import Roots
 from perdure.store.layout import JobId, StepKey, TaskKey
-from perdure.store.outside_decision import Content
-from perdure.store.roots import Roots
 
 JOB = JobId("01jdxyz0000000000000000000")
 WHOSE = Whose(job=JOB, step=StepKey(2), task=TaskKey("0123456789abcdef"), attempt=3)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.store.file_systems import kind_of, tick_ns, tick_of
+from perdure.store.files.file_systems import kind_of, tick_ns, tick_of
 
 
 @pytest.mark.parametrize(

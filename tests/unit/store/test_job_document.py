@@ -2,7 +2,8 @@
 
 import json
 
-from perdure.store.job_document import (
+from perdure.store.layout import JobId
+from perdure.store.records.job_document import (
     JobDocument,
     Options,
     Selection,
@@ -10,7 +11,6 @@ from perdure.store.job_document import (
     from_header,
     split_variables,
 )
-from perdure.store.layout import JobId
 
 FULL = JobDocument(
     job=JobId("j"),

@@ -1,8 +1,8 @@
 """The fold of a job's log, fed as it is read on."""
 
-from perdure.store.job_log import JobLogState, TaskRef, Wish
 from perdure.store.layout import StepKey, TaskKey
-from perdure.store.log import Entry
+from perdure.store.records.job_log import JobLogState, TaskRef, Wish
+from perdure.store.records.log import Entry
 
 
 def fold(*records, state=None, first=1):

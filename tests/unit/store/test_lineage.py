@@ -1,8 +1,8 @@
 """The fold of a lineage's log: every rule of owner, point and void."""
 
 from perdure.store.layout import LaunchId
-from perdure.store.lineage import SHARE, fold_lineage, share_claim
-from perdure.store.log import Entry
+from perdure.store.records.lineage import SHARE, fold_lineage, share_claim
+from perdure.store.records.log import Entry
 
 SHARED = share_claim(LaunchId("s"), "2026-01-01T00:00:00.000Z")
 

@@ -4,9 +4,16 @@ import pytest
 
 from clock_kit import HandClock
 from perdure.errors import OutOfSpace, StoreDamaged, StoreUnavailable
-from perdure.store.driver import KeyMissing
-from perdure.store.log import MAX_STALE_READS, Entry, Log, Refused
-from perdure.store.memory import Call, LandLater, LoseReply, MemoryDriver, Objects, ServeStale
+from perdure.store.drivers.driver import KeyMissing
+from perdure.store.drivers.memory import (
+    Call,
+    LandLater,
+    LoseReply,
+    MemoryDriver,
+    Objects,
+    ServeStale,
+)
+from perdure.store.records.log import MAX_STALE_READS, Entry, Log, Refused
 
 
 class Troubles:

@@ -1,7 +1,7 @@
 """A claim whose record is damaged, as far as its saves tell."""
 
-from perdure.store.lineage import fold_lineage
-from perdure.store.log import Entry
+from perdure.store.records.lineage import fold_lineage
+from perdure.store.records.log import Entry
 
 LAUNCH = "01jdxyz0000000000000000001"
 

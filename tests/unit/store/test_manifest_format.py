@@ -6,9 +6,9 @@ from blake3 import blake3
 
 from perdure.errors import CheckpointCorrupt, CheckpointError, SaveRefused
 from perdure.store.compression import Codec
-from perdure.store.entry_paths import stays_inside
 from perdure.store.layout import LaunchId, PackId
-from perdure.store.manifest import (
+from perdure.store.manifests.entry_paths import stays_inside
+from perdure.store.manifests.manifest import (
     BLOCK_BYTES,
     SESSION_ROOT,
     Block,
@@ -22,8 +22,8 @@ from perdure.store.manifest import (
     content_id,
     file_digest,
 )
-from perdure.store.manifest_format import encode_manifest
-from perdure.store.manifest_reading import decode_manifest
+from perdure.store.manifests.manifest_format import encode_manifest
+from perdure.store.manifests.manifest_reading import decode_manifest
 
 LAUNCH = LaunchId("01jdxyz0000000000000000001")
 PACK = PackId(f"{LAUNCH}-2-1")

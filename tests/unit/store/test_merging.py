@@ -2,7 +2,7 @@
 
 from perdure.store.compression import Codec
 from perdure.store.layout import LaunchId, PackId
-from perdure.store.manifest import (
+from perdure.store.manifests.manifest import (
     NO_PACK,
     SESSION_ROOT,
     Block,
@@ -14,9 +14,9 @@ from perdure.store.manifest import (
     RootKind,
     file_digest,
 )
-from perdure.store.manifest_format import encode_manifest
-from perdure.store.manifest_reading import decode_manifest
-from perdure.store.merging import changed, merge
+from perdure.store.manifests.manifest_format import encode_manifest
+from perdure.store.manifests.manifest_reading import decode_manifest
+from perdure.store.manifests.merging import changed, merge
 
 A, B = (f"01jdxyz000000000000000000{n}-1-1" for n in (1, 2))
 OUT = Root(kind=RootKind.OUTSIDE, path="/out")

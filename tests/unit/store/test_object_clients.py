@@ -5,7 +5,7 @@ import builtins
 import pytest
 
 from perdure.errors import UsageError
-from perdure.store.object_clients import (
+from perdure.store.drivers.object_clients import (
     Clients,
     ObjectPlace,
     S3Keys,

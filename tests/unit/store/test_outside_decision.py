@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from perdure.store.outside_decision import (
+from perdure.store.files.outside_decision import (
     Action,
     Choice,
     Content,

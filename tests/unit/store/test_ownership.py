@@ -1,6 +1,6 @@
 import pytest
 
-from perdure.store.ownership import Owner, Ownership
+from perdure.store.files.ownership import Owner, Ownership
 
 KNOWN = Ownership(
     first_claim_at_ns=100,

@@ -5,10 +5,10 @@ import threading
 import pytest
 
 from perdure.errors import StoreDamaged, StoreUnavailable
-from perdure.store.driver import PutUncertain
+from perdure.store.drivers.driver import PutUncertain
+from perdure.store.drivers.memory import Call, LoseReply, MemoryDriver
 from perdure.store.layout import PackId
-from perdure.store.memory import Call, LoseReply, MemoryDriver
-from perdure.store.pack_uploads import PackUploads
+from perdure.store.packs.pack_uploads import PackUploads
 
 
 class Store(MemoryDriver):

@@ -6,7 +6,7 @@ import pytest
 from blake3 import blake3
 
 from perdure.errors import FormatTooNew, StoreDamaged
-from perdure.store.record_format import canonical_json, decode_record, encode_record
+from perdure.store.records.record_format import canonical_json, decode_record, encode_record
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "record-1"
 AT = "2026-01-02T03:04:05.678Z"
@@ -71,7 +71,7 @@ def test_what_is_no_record_is_damaged(data: bytes):
 
 @pytest.mark.parametrize("header", [b"[]", b"3", b"{", b"\xff"])
 def test_a_header_that_is_no_object_is_damaged(header: bytes, monkeypatch):
-    monkeypatch.setattr("perdure.store.record_format.canonical_json", lambda _value: header)
+    monkeypatch.setattr("perdure.store.records.record_format.canonical_json", lambda _value: header)
     data = encode_record({})
     monkeypatch.undo()
     with pytest.raises(StoreDamaged, match="its header is no JSON"):
@@ -80,7 +80,7 @@ def test_a_header_that_is_no_object_is_damaged(header: bytes, monkeypatch):
 
 def test_a_payload_of_another_length_is_damaged(monkeypatch):
     monkeypatch.setattr(
-        "perdure.store.record_format.canonical_json", lambda _value: b'{"payload":2}'
+        "perdure.store.records.record_format.canonical_json", lambda _value: b'{"payload":2}'
     )
     data = encode_record({}, b"abc")
     monkeypatch.undo()

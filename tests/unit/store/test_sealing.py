@@ -4,8 +4,8 @@ import pytest
 
 from perdure.errors import CheckpointError, UsageError
 from perdure.store.layout import LaunchId
-from perdure.store.manifest import Manifest
-from perdure.store.sealing import PLAIN, Key, check_key, read_key
+from perdure.store.manifests.manifest import Manifest
+from perdure.store.packs.sealing import PLAIN, Key, check_key, read_key
 
 ONE, OTHER = Key(b"1" * 32), Key(b"2" * 32)
 LAUNCH = LaunchId("01jdxyz0000000000000000001")

@@ -8,10 +8,10 @@ from perdure.journal.heartbeat import Heartbeat, Stillness
 from perdure.journal.journal_format import Kind
 from perdure.journal.writer import JournalWriter
 from perdure.store import layout
-from perdure.store.job_log import JobLogState, TaskRef
+from perdure.store.drivers.memory import MemoryDriver, Objects
 from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
-from perdure.store.log import MAX_STALE_READS, Entry, Log
-from perdure.store.memory import MemoryDriver, Objects
+from perdure.store.records.job_log import JobLogState, TaskRef
+from perdure.store.records.log import MAX_STALE_READS, Entry, Log
 from perdure.worker.claiming import (
     Busy,
     Claimant,

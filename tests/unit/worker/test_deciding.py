@@ -4,8 +4,8 @@ from perdure.journal.account import AttemptAccount
 from perdure.policy.outcome import AttemptState, Cause
 from perdure.policy.resuming import Finished, Held, Start
 from perdure.store.layout import LaunchId
-from perdure.store.lineage import fold_lineage, share_claim
-from perdure.store.log import Entry
+from perdure.store.records.lineage import fold_lineage, share_claim
+from perdure.store.records.log import Entry
 from perdure.worker.claiming import LineageView
 from perdure.worker.deciding import (
     StepRules,

@@ -4,8 +4,8 @@ import pytest
 
 from perdure.protocol.dataset import Dataset
 from perdure.store import layout
+from perdure.store.drivers.memory import MemoryDriver
 from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
-from perdure.store.memory import MemoryDriver
 from perdure.worker.declared import DeclaredFile, Neighbours
 from perdure.worker.job_records import LineageId
 

@@ -9,7 +9,7 @@ import pytest
 from clock_kit import HandClock
 from perdure.errors import CheckpointTorn, HomeError, StoreUnavailable
 from perdure.policy.outcome import By, DeliveryEnd
-from perdure.store.gathering import Gathered
+from perdure.store.files.gathering import Gathered
 from perdure.store.layout import JobId, StepKey, TaskKey
 from perdure.template import NotifyThenTerminate, Terminate
 from perdure.worker import delivering

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from perdure.errors import OutOfSpace
-from perdure.store.memory import Call, LoseReply, MemoryDriver
+from perdure.store.drivers.memory import Call, LoseReply, MemoryDriver
 from perdure.worker import output as output_module
 from perdure.worker.ends import LIMIT_BYTES, EndsFile, read_ends
 from perdure.worker.output import END_BYTES, OutputLog, read_log

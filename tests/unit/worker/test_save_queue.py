@@ -4,7 +4,7 @@ import pytest
 
 from perdure.protocol.attempt_messages import FilesDeclared, SaveAnnounced
 from perdure.protocol.dataset import Dataset
-from perdure.store.save_values import Announcement, Frozen
+from perdure.store.capture.save_values import Announcement, Frozen
 from perdure.worker.save_facts import SaveFacts
 from perdure.worker.save_queue import DeclaredSet, QueuedSave, QueuedValues, SaveQueue
 

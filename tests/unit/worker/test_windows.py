@@ -3,7 +3,7 @@
 from perdure.clock import from_text
 from perdure.journal.account import AttemptAccount
 from perdure.store.layout import LaunchId
-from perdure.store.lineage import Claim, fold_lineage
+from perdure.store.records.lineage import Claim, fold_lineage
 from perdure.worker.claiming import LineageView
 from perdure.worker.job_records import PastClaim
 from perdure.worker.windows import windows

@@ -1,0 +1,1 @@
+"""Bringing a finished task's files to where they are wanted."""

@@ -1,0 +1,1 @@
+"""How a store is reached: in a folder, in memory, on object storage."""

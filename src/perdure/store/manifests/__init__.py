@@ -1,0 +1,1 @@
+"""What a checkpoint holds: its description, as values and as bytes."""

@@ -1,0 +1,1 @@
+"""The bytes of checkpoints: blocks in packs, written, read, encrypted."""

@@ -1,0 +1,244 @@
+"""What a lineage's log says: who owns it, where it goes on from, what is void. Pure.
+
+Source: docs/journal-format.md, "Logs" (owner, point) and docs/store-format.md, "Lineage log".
+Number 0 stands for the share: the claim of first attempts that lies outside of the log.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct, field
+
+from perdure.store.layout import LaunchId
+from perdure.store.records.log import Entry
+
+#: The number by which a save names the share as its claim.
+SHARE = 0
+
+
+class Claim(Struct, frozen=True, kw_only=True):
+    """A launch took the lineage.
+
+    Attributes:
+        number: in the log; `SHARE` for a share.
+        at: when, for people, and for which files outside are the lineage's.
+        values: the parameter values that the attempt runs; None: the lineage's own.
+        split: parameter values that became lineages of their own with this claim.
+        is_housekeeping: nothing runs by it: it only ends the right of earlier holders to add saves,
+            so that the lineage may be pruned. It is over as soon as it is there.
+    """
+
+    number: int
+    attempt: int
+    launch: LaunchId
+    at: str = ""
+    base: int | None = None
+    values: Mapping[str, str] | None = None
+    split: tuple[Mapping[str, str], ...] = ()
+    is_housekeeping: bool = False
+
+
+class Save(Struct, frozen=True, kw_only=True):
+    """A checkpoint that was committed; ``header`` is its manifest's.
+
+    Attributes:
+        parent: the checkpoint that was the point when this one was saved.
+        digests: of adopted files that were read after it was committed, by entry.
+        is_void: passed over by a claim or branch (a side branch), or added by nobody's right.
+    """
+
+    number: int
+    claim: int
+    header: Mapping[str, Any]
+    parent: int | None
+    is_void: bool
+    is_pruned: bool
+    is_pinned: bool
+    digests: Mapping[int, bytes] = field(default_factory=dict)
+
+    @property
+    def content(self) -> str:
+        """Its content id."""
+        return str(self.header.get("content", ""))
+
+
+class Branch(Struct, frozen=True, kw_only=True):
+    """A person chose where the lineage goes on from."""
+
+    number: int
+    base: int | None
+    by: str
+
+
+class Lineage(Struct, frozen=True, kw_only=True):
+    """The fold of one lineage's log.
+
+    Attributes:
+        claims: by which attempts are run, in order, the share first.
+        owner: who may add records, by its claim; None: nobody (no claim yet, or a branch).
+        point: the checkpoint to go on from; None: the beginning.
+        last: number of the last record folded.
+        pruned_at: packs that prune records name, each with when that was first written.
+    """
+
+    claims: tuple[Claim, ...]
+    saves: tuple[Save, ...]
+    branches: tuple[Branch, ...]
+    owner: Claim | None
+    point: int | None
+    last: int
+    pruned_at: Mapping[str, str]
+
+    @property
+    def pruned_packs(self) -> frozenset[str]:
+        """Packs that prune records name: nothing new rests on them."""
+        return frozenset(self.pruned_at)
+
+    def save(self, number: int) -> Save | None:
+        """The checkpoint with that sequence."""
+        return next((save for save in self.saves if save.number == number), None)
+
+    def ancestry(self, number: int | None) -> tuple[int, ...]:
+        """That checkpoint and those that it was saved on top of, newest first.
+
+        What is in none of them is not in its files either.
+        """
+        return _ancestry(number, {save.number: save.parent for save in self.saves})
+
+
+class _Fold:
+    """The state while folding; one method a kind."""
+
+    def __init__(self, share: Claim | None) -> None:
+        self.claims: list[Claim] = [share] if share else []
+        self.saves: dict[int, Mapping[str, Any]] = {}
+        self.parents: dict[int, int | None] = {}
+        self.pruned: set[int] = set()
+        self.packs: dict[str, str] = {}
+        self.pins: set[int] = set()
+        self.lost: set[int] = set()
+        self.branches: list[Branch] = []
+        self.digests: dict[int, dict[int, bytes]] = {}
+        self.owner: Claim | None = share
+        self.point: int | None = None
+
+    def claim(self, number: int, header: Mapping[str, Any]) -> None:
+        claim = Claim(
+            number=number,
+            attempt=int(header["attempt"]),
+            launch=LaunchId(header["launch"]),
+            at=str(header.get("at", "")),
+            base=header.get("base"),
+            values=header.get("values"),
+            split=tuple(header.get("split", ())),
+            is_housekeeping=bool(header.get("housekeeping", False)),
+        )
+        if not claim.is_housekeeping:
+            self.claims.append(claim)
+        self.owner = claim
+        self.point = claim.base
+
+    def branch(self, number: int, header: Mapping[str, Any]) -> None:
+        branch = Branch(number=number, base=header.get("base"), by=str(header.get("by", "")))
+        self.branches.append(branch)
+        self.owner = None
+        self.point = branch.base
+
+    def damaged(self, number: int, _header: Mapping[str, Any]) -> None:
+        self.lost.add(number)
+
+    def save(self, number: int, header: Mapping[str, Any]) -> None:
+        if header["claim"] in self.lost:
+            self._recover_claim(header)
+        self.saves[number] = header
+        self.parents[number] = None
+        if self.owner is not None and header["claim"] == self.owner.number:
+            self.parents[number] = self.point
+            self.point = number
+
+    def _recover_claim(self, header: Mapping[str, Any]) -> None:
+        """A claim whose record was damaged, as far as its first save tells.
+
+        Not its base: what its saves were made on top of is unknown, so that nothing is.
+        """
+        number = int(header["claim"])
+        self.lost.discard(number)
+        if self.owner is None or self.owner.number < number:
+            attempt, launch = header["attempt"], header["launch"]
+            self.claim(number, {"attempt": attempt, "launch": launch})
+
+    def prune(self, _number: int, header: Mapping[str, Any]) -> None:
+        self.pruned.update(header.get("saves", ()))
+        for pack in header.get("packs", ()):
+            self.packs.setdefault(pack, str(header.get("at", "")))
+
+    def pin(self, _number: int, header: Mapping[str, Any]) -> None:
+        self.pins.add(int(header["save"]))
+
+    def unpin(self, _number: int, header: Mapping[str, Any]) -> None:
+        self.pins.discard(int(header["save"]))
+
+    def hashed(self, _number: int, header: Mapping[str, Any]) -> None:
+        found = self.digests.setdefault(int(header["save"]), {})
+        for index, digest in header.get("digests", {}).items():
+            found[int(index)] = bytes.fromhex(digest)
+
+
+def _ancestry(number: int | None, parents: Mapping[int, int | None]) -> tuple[int, ...]:
+    """That save and those that it was saved on top of, newest first; ``parents`` has all saves."""
+    found: dict[int, None] = {}
+    while number is not None and number in parents and number not in found:
+        found[number] = None
+        number = parents[number]
+    return tuple(found)
+
+
+def share_claim(launch: LaunchId, at: str) -> Claim:
+    """The claim of a first attempt that a share is."""
+    return Claim(number=SHARE, attempt=1, launch=launch, at=at)
+
+
+def fold_lineage(entries: Iterable[Entry], *, share: Claim | None) -> Lineage:
+    """The state of a lineage after ``entries``, its first attempt taken by ``share``.
+
+    Unknown kinds are passed over: later versions only add.
+    """
+    fold = _Fold(share)
+    steps = {
+        "claim": fold.claim,
+        "branch": fold.branch,
+        "save": fold.save,
+        "prune": fold.prune,
+        "pin": fold.pin,
+        "unpin": fold.unpin,
+        "damaged": fold.damaged,
+        "hashed": fold.hashed,
+    }
+    last = 0
+    for entry in entries:
+        last = entry.number
+        step = steps.get(entry.kind)
+        if step is not None:
+            step(entry.number, entry.header)
+    chain = frozenset(_ancestry(fold.point, fold.parents))
+    return Lineage(
+        claims=tuple(fold.claims),
+        saves=tuple(
+            Save(
+                number=number,
+                claim=int(header["claim"]),
+                header=header,
+                parent=fold.parents[number],
+                is_void=number not in chain,
+                is_pruned=number in fold.pruned,
+                is_pinned=number in fold.pins,
+                digests=fold.digests.get(number, {}),
+            )
+            for number, header in fold.saves.items()
+        ),
+        branches=tuple(fold.branches),
+        owner=fold.owner,
+        point=fold.point,
+        last=last,
+        pruned_at=fold.packs,
+    )

@@ -1,0 +1,1 @@
+"""Putting a checkpoint back, and checking one."""
