@@ -18,7 +18,8 @@ from perdure.store.manifests.manifest_reading import decode_manifest
 from perdure.store.packs.blocks import BlockIndex
 from perdure.store.packs.pack_writing import PackWriter
 from perdure.store.packs.sealing import PLAIN, Sealing
-from perdure.store.restore.restore import Restored, RestoreRequest, restore
+from perdure.store.restore.planning import RestoreRequest
+from perdure.store.restore.restore import Restored, restore
 
 LAUNCH = LaunchId("01jdxyz0000000000000000001")
 PACKS = "lineages/01jdxyz0000000000000000000/0001/0123456789abcdef/packs"

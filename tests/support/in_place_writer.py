@@ -34,7 +34,8 @@ from perdure.store.files.roots import Roots
 from perdure.store.manifests.manifest import Manifest
 from perdure.store.packs.blocks import BlockIndex
 from perdure.store.packs.pack_writing import PackWriter
-from perdure.store.restore.restore import RestoreRequest, restore
+from perdure.store.restore.planning import RestoreRequest
+from perdure.store.restore.restore import restore
 from support.lineage_life import PACKS, launch_of
 
 # CLOCK_REALTIME_COARSE of <linux/time.h>, which `time` does not name.

@@ -39,7 +39,8 @@ from perdure.store.manifests.manifest_reading import decode_manifest
 from perdure.store.opening import open_store
 from perdure.store.records.lineage import Lineage, fold_lineage
 from perdure.store.records.log import Entry, Log
-from perdure.store.restore.restore import RestoreRequest, restore
+from perdure.store.restore.planning import RestoreRequest
+from perdure.store.restore.restore import restore
 from perdure.store.restore.verify import verify_checkpoint
 from perdure.worker.declared import DeclaredFile, Neighbours
 from perdure.worker.job_records import LineageId

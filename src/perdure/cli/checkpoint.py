@@ -258,7 +258,7 @@ def restore(**given: Any) -> int:
     from perdure.cli.keys import sealing_of
     from perdure.manager.native_files import session_only
     from perdure.store.files.roots import Roots
-    from perdure.store.restore.restore import RestoreRequest
+    from perdure.store.restore.planning import RestoreRequest
     from perdure.store.restore.restore import restore as put_back
 
     found = _named(given)

@@ -22,14 +22,14 @@ class QueuedSave(Struct, frozen=True, kw_only=True):
 
     Attributes:
         heard_at: then, by the monotonic clock.
-        generation: how often the dataset was emptied before.
+        covered: values reported before it whose files it holds: the dataset was not emptied since.
     """
 
     event: SaveAnnounced
     frozen: Frozen
     heard_at: float
     is_after_notice: bool
-    generation: int
+    covered: tuple[int, ...]
 
 
 class QueuedValues(Struct, frozen=True, kw_only=True):

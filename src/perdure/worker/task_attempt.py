@@ -44,6 +44,7 @@ from perdure.template import NotifyThenTerminate, ResolvedAction, Terminate
 from perdure.worker.action_output import Hearing
 from perdure.worker.actions import ActionOrder, ActionResult, run_action
 from perdure.worker.attempt_record import AttemptOrder, AttemptRecord
+from perdure.worker.committing import COMMIT_FILE, Committing
 from perdure.worker.context import LaunchContext
 from perdure.worker.delivering import Deliverer, DeliveryOrder
 from perdure.worker.job_records import LineageId
@@ -51,7 +52,7 @@ from perdure.worker.machine import Facts, Intent, Interrupt
 from perdure.worker.memory import memory_proof
 from perdure.worker.messages_file import MessagesFile
 from perdure.worker.processes import SignalTarget
-from perdure.worker.saves import COMMIT_FILE, Committing, Declared, Saves
+from perdure.worker.saves import Declared, Saves
 from perdure.worker.sessions import StepSessions
 from perdure.worker.stops import Stop
 from perdure.worker.task_environment import AttemptVariables

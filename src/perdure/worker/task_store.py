@@ -45,7 +45,8 @@ from perdure.store.packs.sealing import PLAIN, Sealing
 from perdure.store.packs.tiers import LocalTier
 from perdure.store.records.lineage import SHARE, Claim, Lineage, Save, fold_lineage
 from perdure.store.records.log import Log
-from perdure.store.restore.restore import Restored, RestoreRequest, restore
+from perdure.store.restore.planning import RestoreRequest
+from perdure.store.restore.restore import Restored, restore
 from perdure.store.room import free_bytes
 from perdure.worker.claiming import append_as_owner
 from perdure.worker.declared import DeclaredFile, Neighbours

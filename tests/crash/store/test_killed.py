@@ -16,7 +16,8 @@ from perdure.store.manifests.manifest_format import encode_manifest
 from perdure.store.manifests.manifest_reading import decode_manifest
 from perdure.store.packs.blocks import listed_packs, packs_of
 from perdure.store.records.record_format import decode_record, encode_record
-from perdure.store.restore.restore import RestoreRequest, restore
+from perdure.store.restore.planning import RestoreRequest
+from perdure.store.restore.restore import restore
 from perdure.store.restore.verify import verify_checkpoint
 from store_kit import FUTURE_NS, Task, tree
 

@@ -16,7 +16,8 @@ from perdure.store.manifests.manifest_reading import decode_manifest
 from perdure.store.packs.blocks import BlockIndex
 from perdure.store.packs.pack_writing import PackWriter
 from perdure.store.records.record_format import decode_record, encode_record
-from perdure.store.restore.restore import RestoreRequest, restore
+from perdure.store.restore.planning import RestoreRequest
+from perdure.store.restore.restore import restore
 
 LAUNCH = LaunchId("01jdxyz0000000000000000001")
 PACKS = "packs"

@@ -25,7 +25,8 @@ from perdure.store.packs.sealing import read_key
 from perdure.store.records.lineage import fold_lineage, share_claim
 from perdure.store.records.log import Log
 from perdure.store.records.record_format import decode_record
-from perdure.store.restore.restore import RestoreRequest, restore
+from perdure.store.restore.planning import RestoreRequest
+from perdure.store.restore.restore import restore
 from perdure.store.restore.verify import verify_checkpoint
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "store-1"

@@ -21,8 +21,9 @@ from perdure.store.packs.pack_writing import PackWriter
 from perdure.store.packs.tiers import LocalTier, forget_job
 from perdure.store.restore.verify import verify_checkpoint
 from perdure.worker import draining
+from perdure.worker.committing import COMMIT_FILE, Committing
 from perdure.worker.draining import Drainer
-from perdure.worker.saves import COMMIT_FILE, Committing, Saves
+from perdure.worker.saves import Saves
 from support.task_words import interrupted, job_of
 from support.worker_runs import wait_until
 

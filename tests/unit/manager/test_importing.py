@@ -21,7 +21,8 @@ from perdure.manager.native_files import session_only
 from perdure.store import layout
 from perdure.store.files.roots import Roots
 from perdure.store.manifests.manifest_format import encode_manifest
-from perdure.store.restore.restore import RestoreRequest, restore
+from perdure.store.restore.planning import RestoreRequest
+from perdure.store.restore.restore import restore
 from perdure.store.restore.verify import verify_checkpoint
 from store_kit import FUTURE_NS, Task
 
