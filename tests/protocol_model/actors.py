@@ -292,18 +292,13 @@ class Worker:
 
 
 def prune(worker: Worker, log: Log, claim: int) -> None:
-    """Let go of all but the point, bases and pins; the record first, then the data."""
+    """Let go of all that may go; the record first, then the data."""
     while True:
         share = share_claim(worker.launch, AT) if claim == 0 else None
         lineage = fold_lineage(log.entries, share=share)
         if lineage.owner is None or lineage.owner.number != claim:
             return
-        bases = {c.base for c in lineage.claims} | {b.base for b in lineage.branches}
-        gone = [
-            save
-            for save in lineage.saves
-            if save.number != lineage.point and save.number not in bases and not save.is_pruned
-        ]
+        gone = victims(lineage)
         if not gone:
             return
         record = {"kind": "prune", "claim": claim, "saves": [s.number for s in gone], "packs": []}
@@ -341,12 +336,12 @@ class Housekeeper:
         )
         try:
             if self.parts.keep is not None:
-                held = self.parts.keep(claimant, lambda lineage, _log: bool(house_victims(lineage)))
+                held = self.parts.keep(claimant, lambda lineage, _log: bool(victims(lineage)))
             else:
                 held = claimant.keep_house(
                     replace(REF, share=None),
                     STEP,
-                    lambda lineage, _log: bool(house_victims(lineage)),
+                    lambda lineage, _log: bool(victims(lineage)),
                 )
         except StoreUnavailable as error:
             world.ask("note", "left", error.message)
@@ -362,7 +357,7 @@ class Housekeeper:
             lineage = records.fold(held.log, share=records.share_of(STEP, REF))
             if lineage.owner is None or lineage.owner.number != held.claim:
                 return
-            gone = house_victims(lineage)
+            gone = victims(lineage)
             needed = {
                 pack
                 for save in lineage.saves
@@ -378,14 +373,10 @@ class Housekeeper:
             return
 
 
-def house_victims(lineage: Lineage) -> list[Save]:
-    """All but the point, bases and what is gone already."""
-    bases = {c.base for c in lineage.claims} | {b.base for b in lineage.branches}
-    return [
-        save
-        for save in lineage.saves
-        if save.number != lineage.point and save.number not in bases and not save.is_pruned
-    ]
+def victims(lineage: Lineage) -> list[Save]:
+    """All but the point, the bases of the newest claim and branch, and what is gone already."""
+    kept = {lineage.point} | {one.base for one in (*lineage.claims[-1:], *lineage.branches[-1:])}
+    return [save for save in lineage.saves if save.number not in kept and not save.is_pruned]
 
 
 @dataclass

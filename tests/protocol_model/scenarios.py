@@ -141,6 +141,24 @@ def pruning(
     )
 
 
+def preempted(budget: Budget, parts: Parts | None = None) -> Scenario:
+    """An owner that saves and prunes, and two more of the kind that take the lineage over."""
+    made = parts or Parts()
+    values = (1, 2, 3)
+    task = Plan(values=values, saves=frozenset(values), prunes=True, keeps=False)
+    come = replace(task, after=_SHARED)
+    return scenario(
+        {
+            "l": Worker(replace(task, takes_share=True), made),
+            "m": Worker(come, made),
+            "n": Worker(replace(come, decide=from_the_oldest(values)), made),
+        },
+        budget,
+        made,
+        falls_back=True,
+    )
+
+
 def housekeeping(
     budget: Budget,
     parts: Parts | None = None,

@@ -63,7 +63,7 @@ def prune(**given: Any) -> int:
     """Let go of older checkpoints of all jobs, or of JOB, by its own rules or by these.
 
     Where a worker holds a task, it does that itself after each save. What the next attempt starts
-    from, what one started from, and what is pinned always stays.
+    from, what the last one started from, and what is pinned always stays.
     """
     from perdure.cli.looking import look_into
     from perdure.errors import UsageError

@@ -1,14 +1,14 @@
 """Which checkpoints may be pruned.
 
-Kept for certain: the point, every base of a claim or branch, pinned ones, the last one that
-verified, and whatever supports a kept value. Then the last three of this branch (``--keep-last``).
-Then those that are younger than ``--keep-age``; where that is not given, newest first, the last one
-of each hour for a day and of each day for a week, but only while the lineage stays under four times
-its newest checkpoint and under a tenth of the free space. ``--keep-size`` bounds all of these:
-newest first, as many as lie in packs of that size in all. When the disk is full only what is kept
-for certain stays.
+Kept for certain: the point, the bases of the newest claim and branch, pinned ones, the last one
+that verified, and whatever supports a kept value. Then the last three of this branch
+(``--keep-last``). Then those that are younger than ``--keep-age``; where that is not given, newest
+first, the last one of each hour for a day and of each day for a week, but only while the lineage
+stays under four times its newest checkpoint and under a tenth of the free space. ``--keep-size``
+bounds all of these: newest first, as many as lie in packs of that size in all. When the disk is
+full only what is kept for certain stays.
 
-Source: docs/journal-format.md, prune; docs/decisions/130; design of perdure, 3 (rule 3).
+Source: docs/journal-format.md, prune; docs/decisions/130, 138; design of perdure, 3 (rule 3).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -71,7 +71,7 @@ class Stock(Struct, frozen=True, kw_only=True):
 
     Attributes:
         point: where the lineage goes on from.
-        bases: of every claim and branch.
+        bases: of the newest claim and the newest branch.
         free_bytes: on the store's file system; None where nobody can tell.
         pack_bytes: the sizes of packs; what is not named counts as nothing.
     """

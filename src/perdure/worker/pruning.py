@@ -163,12 +163,9 @@ class Pruner(Struct):
             checkpoints=tuple(_stored(save, packs.get(save.number)) for save in there),
             point=lineage.point,
             bases=frozenset(
-                base
-                for base in (
-                    *(claim.base for claim in lineage.claims),
-                    *(branch.base for branch in lineage.branches),
-                )
-                if base is not None
+                one.base
+                for one in (*lineage.claims[-1:], *lineage.branches[-1:])
+                if one.base is not None
             ),
             free_bytes=self._free_bytes(),
             pack_bytes={

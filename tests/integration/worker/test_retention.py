@@ -29,3 +29,19 @@ def test_after_each_save_it_lets_go_of_what_the_options_say(ground, options, kep
     interrupted(job)
     there = [save for save in job.lineage().saves if not save.is_pruned]
     assert [job.manifest(save.number).state for save in there] == kept
+
+
+def test_a_task_that_is_interrupted_again_and_again_keeps_no_more(ground):
+    code = """
+        state = str(int(open("data.bin").read()[0]) + 1) if resumed else "1"
+        write("data.bin", state * 5000)
+        save(state, "data.bin")
+        committed(1)
+        print("begun", state, flush=True)
+        wait()
+    """
+    job = job_of(ground, code, keep_last=2, keep_age_seconds=0)
+    for number in range(1, 7):
+        interrupted(job, until=f"begun {number}")
+    there = [save for save in job.lineage().saves if not save.is_pruned]
+    assert [job.manifest(save.number).state for save in there] == ["5", "6"]

@@ -46,6 +46,8 @@ LARGE = {
     "succession of three, all faults": lambda: scenarios.succession(ALL),
     "a branch, all faults": lambda: scenarios.branching(ALL),
     "prunes and an older base, all faults": lambda: scenarios.pruning(ALL),
+    "preempted twice and pruned, all faults": lambda: scenarios.preempted(ALL),
+    "preempted twice and pruned, crash": lambda: scenarios.preempted(Budget(crash=1)),
     "housekeeping, all faults": lambda: scenarios.housekeeping(ALL),
     "housekeeping and a worker that comes, all faults": lambda: scenarios.housekeeping(
         ALL, comes=True
