@@ -97,7 +97,7 @@ def test_all_that_the_commands_do_with_a_folder_they_do_with_a_bucket(bucket, lo
     assert "Saving" in bucket("status").stdout
     assert f"found {5 << 20}" in bucket("logs", "last").stdout
     assert "SUCCEEDED" in bucket("why", "last").stdout
-    assert "@1 " in bucket("checkpoints", "last").stdout
+    assert f"@{imported} " in bucket("checkpoints", "last").stdout
     usage = bucket.json("du", "last")
     assert usage["total_bytes"] > 15 << 20
     assert "All of it is what was written" in bucket("verify").stdout

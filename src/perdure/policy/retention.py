@@ -1,14 +1,14 @@
 """Which checkpoints may be pruned.
 
 Kept for certain: the point, the bases of the newest claim and branch, pinned ones, the last one
-that verified, and whatever supports a kept value. Then the last three of this branch
-(``--keep-last``). Then those that are younger than ``--keep-age``; where that is not given, newest
-first, the last one of each hour for a day and of each day for a week, but only while the lineage
-stays under four times its newest checkpoint and under a tenth of the free space. ``--keep-size``
-bounds all of these: newest first, as many as lie in packs of that size in all. When the disk is
-full only what is kept for certain stays.
+that verified, and whatever supports a kept value. Then the last three of all and the last three of
+this branch (``--keep-last``), and what a person left by going back. Then those that are younger
+than ``--keep-age``; where that is not given, newest first, the last one of each hour for a day and
+of each day for a week, but only while the lineage stays under four times its newest checkpoint and
+under a tenth of the free space. ``--keep-size`` bounds all of these: newest first, as many as lie
+in packs of that size in all. When the disk is full only what is kept for certain stays.
 
-Source: docs/journal-format.md, prune; docs/decisions/130, 138; design of perdure, 3 (rule 3).
+Source: docs/journal-format.md, prune; docs/decisions/130, 138, 139; design of perdure, 3 (rule 3).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -72,6 +72,7 @@ class Stock(Struct, frozen=True, kw_only=True):
     Attributes:
         point: where the lineage goes on from.
         bases: of the newest claim and the newest branch.
+        left: from where the lineage would go on had nobody put the newest branch.
         free_bytes: on the store's file system; None where nobody can tell.
         pack_bytes: the sizes of packs; what is not named counts as nothing.
     """
@@ -79,6 +80,7 @@ class Stock(Struct, frozen=True, kw_only=True):
     checkpoints: tuple[Stored, ...]
     point: int | None
     bases: frozenset[int] = frozenset()
+    left: int | None = None
     free_bytes: int | None = None
     pack_bytes: Mapping[str, int] = {}
 
@@ -120,9 +122,13 @@ def _protected(stock: Stock) -> set[int]:
 
 
 def _last(stock: Stock, count: int) -> set[int]:
-    """The newest of this branch."""
-    on_branch = sorted(s.sequence for s in stock.checkpoints if not s.is_void)
-    return set(on_branch[-count:]) if count > 0 else set()
+    """The newest of this branch and of all, and what was left: a person may want it back."""
+    if count < 1:
+        return set()
+    kept = set() if stock.left is None else {stock.left}
+    for found in (stock.checkpoints, [s for s in stock.checkpoints if not s.is_void]):
+        kept.update(sorted(s.sequence for s in found)[-count:])
+    return kept
 
 
 def _roomy(

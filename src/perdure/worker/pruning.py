@@ -167,6 +167,7 @@ class Pruner(Struct):
                 for one in (*lineage.claims[-1:], *lineage.branches[-1:])
                 if one.base is not None
             ),
+            left=lineage.branches[-1].left if lineage.branches else None,
             free_bytes=self._free_bytes(),
             pack_bytes={
                 pack: self.driver.head(layout.pack_key(self.packs, pack)) or 0

@@ -58,9 +58,18 @@ def test_a_full_disk_leaves_one_that_verified():
     assert victims_when_full(broken_newest) == tuple(range(1, 9))
 
 
-def test_side_branches_are_not_among_the_last():
+def test_the_last_of_this_branch_stay_beside_the_last_of_all():
     void = {f"n{n}": {"is_void": True} for n in (7, 8, 9)}
-    assert victims(stock(*ten(**void)), now=NOW) == (1, 2, 3, 4, 7, 8, 9)
+    assert victims(stock(*ten(**void)), now=NOW) == (1, 2, 3, 4, 7)
+    assert victims_when_full(stock(*ten(**void))) == tuple(range(1, 10))
+
+
+def test_what_going_back_left_stays_until_the_disk_is_full():
+    held = stock(*ten(n5={"is_void": True}), left=5)
+    assert victims(held, now=NOW) == (1, 2, 3, 4, 6, 7)
+    assert 5 in victims_when_full(held)
+    little = stock(*HOURLY, pack_bytes=PACKS, left=5)
+    assert 5 in victims(little, now=NOW, retention=Retention(size_bytes=50, age=timedelta()))
 
 
 def test_one_an_hour_for_a_day_and_one_a_day_for_a_week():

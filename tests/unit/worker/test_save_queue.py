@@ -16,7 +16,7 @@ def frozen(n: int = 1) -> Frozen:
 def save(n: int) -> QueuedSave:
     event = SaveAnnounced(line_number=n, n=n, state=str(n), file=None, dataset=Dataset())
     return QueuedSave(
-        event=event, frozen=frozen(n), heard_at=0.0, is_after_notice=False, generation=0
+        event=event, frozen=frozen(n), heard_at=0.0, is_after_notice=False, covered=()
     )
 
 

@@ -63,11 +63,12 @@ class Save(Struct, frozen=True, kw_only=True):
 
 
 class Branch(Struct, frozen=True, kw_only=True):
-    """A person chose where the lineage goes on from."""
+    """A person chose where the lineage goes on from; ``left`` was the point before."""
 
     number: int
     base: int | None
     by: str
+    left: int | None = None
 
 
 class Lineage(Struct, frozen=True, kw_only=True):
@@ -139,7 +140,8 @@ class _Fold:
         self.point = claim.base
 
     def branch(self, number: int, header: Mapping[str, Any]) -> None:
-        branch = Branch(number=number, base=header.get("base"), by=str(header.get("by", "")))
+        by = str(header.get("by", ""))
+        branch = Branch(number=number, base=header.get("base"), by=by, left=self.point)
         self.branches.append(branch)
         self.owner = None
         self.point = branch.base
