@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from perdure.store.manifests.manifest import Entry, Manifest
 
 _TYPES = {"f": "file", "d": "folder", "l": "link", "a": "absent"}
-_KEPT = {"": "bytes", "i": "input", "r": "record"}
+_KEPT = {"": "bytes", "i": "input", "r": "record", "a": "adopted"}
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 #: A damaged checkpoint cannot be used: the exit code of `CheckpointError`.
 _DAMAGED_EXIT = 3
@@ -256,28 +256,32 @@ def restore(**given: Any) -> int:
     What the task had in its session folder lies at the top, what it had elsewhere below outside/.
     """
     from perdure.cli.keys import sealing_of
-    from perdure.manager.native_files import session_only
+    from perdure.manager.native_files import native_files
     from perdure.store.files.roots import Roots
+    from perdure.store.restore.left_files import copy_adopted
     from perdure.store.restore.planning import RestoreRequest
     from perdure.store.restore.restore import restore as put_back
 
     found = _named(given)
     folder: Path = given["folder"].absolute()
     _make_empty(folder)
-    manifest, left_out = session_only(found.manifest)
+    native = native_files(found.manifest)
+    sealing = sealing_of(found.at.document)
     with _being_read(found):
         restored = put_back(
             RestoreRequest(
                 driver=found.at.looked.store.driver,
                 packs=found.at.stored.packs,
-                manifest=manifest,
+                manifest=native.manifest,
                 name=found.label,
                 roots=Roots(folder),
-                sealing=sealing_of(found.at.document),
+                sealing=sealing,
             )
         )
-    file = str(restored.file) if restored.file is not None else None
-    notes = [*left_out, *restored.notes]
+        for entry, path in native.adopted:
+            copy_adopted(found.manifest, entry, folder / path, sealing)
+    file = str(folder / native.file) if native.file is not None else None
+    notes = [*native.left_out, *restored.notes]
     if given["as_json"]:
         described = {"name": found.label, "folder": str(folder), "file": file}
         print(json.dumps({**described, "state": restored.state, "notes": notes}))
@@ -372,6 +376,7 @@ def export(**given: Any) -> int:
     from perdure.cli.keys import sealing_of
     from perdure.manager.exporting import Export
     from perdure.manager.exporting import export as write
+    from perdure.manager.native_files import not_importable
 
     found = _named(given)
     key = found.at.stored.log.key(found.save.number)
@@ -391,11 +396,14 @@ def export(**given: Any) -> int:
             ),
             given["file"],
         )
+    notes = not_importable(found.manifest)
     if given["as_json"]:
-        file = str(given["file"])
-        print(json.dumps({"name": found.label, "file": file, "size_bytes": written}))
+        described = {"name": found.label, "file": str(given["file"]), "size_bytes": written}
+        print(json.dumps({**described, "notes": notes}))
     else:
         print(f"{found.label} is in {given['file']} ({size(written)})")
+        for note in notes:
+            click.echo(f"  {plain(note)}", err=True)
     return 0
 
 

@@ -307,6 +307,11 @@ def _show_checked(
         f"Read {checked.records} records, {checked.journals} journals and"
         f" {read}{checked.checkpoints} checkpoints of {size(checked.size_bytes)}."
     )
+    if checked.recorded_bytes:
+        print(
+            f"{size(checked.recorded_bytes)} of them are not in the store and were not read: they"
+            " are only recorded (--files shared)."
+        )
     if subset is not None:
         print(f"The same part is read again with --seed {subset.seed}.")
     if checked.locked:

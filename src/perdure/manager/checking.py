@@ -17,13 +17,13 @@ from perdure.policy.sampling import Subset, choose
 from perdure.store import layout
 from perdure.store.drivers.driver import Driver, KeyMissing
 from perdure.store.layout import JobId, LaunchId
-from perdure.store.manifests.manifest import Manifest
+from perdure.store.manifests.manifest import Kept, Manifest, with_digests
 from perdure.store.manifests.manifest_reading import decode_manifest
 from perdure.store.packs.blocks import StoredBlock
 from perdure.store.packs.sealing import PLAIN, Sealing
 from perdure.store.records.job_document import from_header
 from perdure.store.records.record_format import Record, decode_record, decode_record_of
-from perdure.store.restore.verify import blocks_of, damaged_blocks, damages
+from perdure.store.restore.verify import adopted_damages, blocks_of, damaged_blocks, damages
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -48,6 +48,7 @@ class Checked(Struct):
         read_bytes: of the blocks that were read; less than is stored where only a part was asked
             for, more where checkpoints share blocks.
         locked: checkpoints whose bytes were not read, for want of their key.
+        recorded_bytes: of files that are only recorded, and lie outside of the store unread.
     """
 
     records: int = 0
@@ -56,6 +57,7 @@ class Checked(Struct):
     locked: int = 0
     size_bytes: int = 0
     read_bytes: int = 0
+    recorded_bytes: int = 0
 
 
 class Depth(Struct, frozen=True, kw_only=True):
@@ -139,9 +141,7 @@ def stored_bytes(driver: Driver, job: JobId) -> int:
     total = 0
     for log, numbers in _logs(driver, job).items():
         saves, _findings = _saves(driver, log, numbers, Checked())
-        manifests = [
-            one for key in saves if isinstance(one := _read_manifest(driver, key), Manifest)
-        ]
+        manifests = [one for save in saves if isinstance(one := _read_save(driver, save), Manifest)]
         total += sum(block.stored for block in blocks_of(manifests))
     return total
 
@@ -152,29 +152,42 @@ def _check_log(
     saves, findings = _saves(driver, log, numbers, checked)
     yield from findings
     manifests: list[tuple[str, Manifest]] = []
-    for key in saves:
-        manifest = _read_manifest(driver, key)
+    for save in saves:
+        key = save.key
+        manifest = _read_save(driver, save)
         if isinstance(manifest, Finding):
             yield manifest
             continue
         checked.checkpoints += 1
         checked.size_bytes += manifest.size_bytes
+        checked.recorded_bytes += sum(
+            entry.size for entry in manifest.entries if entry.kept is Kept.RECORD
+        )
         if manifest.key_id != depth.sealing.key_id:
             checked.locked += 1
         elif depth.subset is None:
             yield from _check_blocks(driver, log, [(key, manifest)], checked, depth)
+            for damage in adopted_damages(manifest, depth.sealing):
+                yield Finding(key=key, kind="checkpoint", reason=damage.reason)
         else:
             manifests.append((key, manifest))
     if depth.subset is not None:
         yield from _check_blocks(driver, log, manifests, checked, depth)
 
 
+class _Save(Struct):
+    """A save's record, and what was found out of its adopted files later."""
+
+    key: str
+    digests: dict[int, bytes]
+
+
 def _saves(
     driver: Driver, log: str, numbers: list[int], checked: Checked
-) -> tuple[list[str], list[Finding]]:
+) -> tuple[list[_Save], list[Finding]]:
     """The log's checkpoints that are not pruned, and its records that cannot be read."""
     pruned: set[int] = set()
-    saves: list[tuple[int, str]] = []
+    saves: dict[int, _Save] = {}
     findings: list[Finding] = []
     for number in sorted(numbers):
         key = layout.record_key(log, number)
@@ -182,10 +195,13 @@ def _saves(
         if isinstance(record, Finding):
             findings.append(record)
         elif record.kind == "save":
-            saves.append((number, key))
+            saves[number] = _Save(key=key, digests={})
+        elif record.kind == "hashed" and (save := saves.get(record.header["save"])) is not None:
+            digests = record.header["digests"].items()
+            save.digests |= {int(index): bytes.fromhex(digest) for index, digest in digests}
         elif record.kind == "prune":
             pruned.update(record.header.get("saves", ()))
-    return [key for number, key in saves if number not in pruned], findings
+    return [save for number, save in saves.items() if number not in pruned], findings
 
 
 def _check_blocks(
@@ -215,7 +231,7 @@ def _looked_again(driver: Driver, log: str) -> list[str]:
         if len(last := key.rpartition("/")[2]) == 10 and last.isdigit()
     ]
     saves, _findings = _saves(driver, log, numbers, Checked())
-    return saves
+    return [save.key for save in saves]
 
 
 def _chosen(
@@ -231,17 +247,15 @@ def _chosen(
     return [there[index] for index in chosen]
 
 
-def _read_manifest(driver: Driver, key: str) -> Manifest | Finding:
+def _read_save(driver: Driver, save: _Save) -> Manifest | Finding:
     """A checkpoint's description, or what is wrong with it."""
+    key = save.key
     try:
-        return _manifest(driver, key)
+        record = decode_record(driver.get(key), key=key)
+        manifest = decode_manifest(record.header, record.payload, name=key)
     except PerdureError as error:
         return Finding(key=key, kind="checkpoint", reason=error.message)
-
-
-def _manifest(driver: Driver, key: str) -> Manifest:
-    record = decode_record(driver.get(key), key=key)
-    return decode_manifest(record.header, record.payload, name=key)
+    return with_digests(manifest, save.digests)
 
 
 def _fences(driver: Driver, numbers: list[int], job: JobId) -> dict[LaunchId, int]:

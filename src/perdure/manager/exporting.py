@@ -29,6 +29,7 @@ from perdure.store.drivers.posix_files import in_our_words, sync_folder
 from perdure.store.manifests.manifest import Entry, EntryType, FileRef, Kept, Manifest, RootKind
 from perdure.store.packs.blocks import read_block, stored_block
 from perdure.store.packs.sealing import PLAIN, Sealing, check_key
+from perdure.store.restore.left_files import read_adopted
 
 EXPORT_FORMAT = 1
 OWN_FOLDER = "perdure-checkpoint"
@@ -108,7 +109,7 @@ def _write(order: Export, tar: tarfile.TarFile) -> None:
     _add_bytes(tar, ABOUT, about)
     _add_bytes(tar, RECORD, order.record)
     for entry in order.manifest.entries:
-        if entry.kept is Kept.BYTES:
+        if entry.kept in (Kept.BYTES, Kept.ADOPTED):
             _add(order, tar, entry)
 
 
@@ -139,6 +140,8 @@ def _add(order: Export, tar: tarfile.TarFile, entry: Entry) -> None:
 
 
 def _blocks(order: Export, entry: Entry) -> Iterator[bytes]:
+    if entry.kept is Kept.ADOPTED:
+        yield from read_adopted(order.manifest, entry, order.sealing)
     shown = order.manifest.shown_path(entry)
     for block in entry.blocks:
         stored = stored_block(order.manifest, block)

@@ -22,7 +22,7 @@ from ulid import ULID
 
 from perdure.errors import CheckpointConflict, CheckpointCorrupt, HomeBusy, PerdureError, UsageError
 from perdure.manager.branching import branch
-from perdure.manager.exporting import RECORD, member_name
+from perdure.manager.exporting import FILES, RECORD, member_name
 from perdure.manager.job_view import JobView
 from perdure.manager.lineages import StoredLineage, read_lineage
 from perdure.manager.step_view import StepView
@@ -250,7 +250,8 @@ def _ours(
     if file is not None and manifest.roots[file.root].kind is not RootKind.SESSION:
         raise CheckpointConflict(
             f"the checkpoint's file {manifest.shown_path(file)} lay outside of the session folder",
-            hint="An imported checkpoint is restored into the session folder only.",
+            hint="A task goes on only from a file in its session folder; FILE is a plain tar, and"
+            f" what it holds of this one is below {FILES}/outside.",
         )
     entries: list[Entry] = []
     left_out: list[str] = []

@@ -162,11 +162,7 @@ class Pruner(Struct):
         return Stock(
             checkpoints=tuple(_stored(save, packs.get(save.number)) for save in there),
             point=lineage.point,
-            bases=frozenset(
-                one.base
-                for one in (*lineage.claims[-1:], *lineage.branches[-1:])
-                if one.base is not None
-            ),
+            bases=_bases(lineage),
             left=lineage.branches[-1].left if lineage.branches else None,
             free_bytes=self._free_bytes(),
             pack_bytes={
@@ -191,6 +187,13 @@ class Pruner(Struct):
         with suppress(OSError):
             return None if path is None else free_bytes(path.parent)
         return None
+
+
+def _bases(lineage: Lineage) -> frozenset[int]:
+    """What the newest claim and the newest branch go on from."""
+    claims = [claim.base for claim in lineage.claims[-1:]]
+    branches = [branch.base for branch in lineage.branches[-1:]]
+    return frozenset(base for base in (*claims, *branches) if base is not None)
 
 
 def ended_launches(lineage: Lineage, *, but: LaunchId | None = None) -> frozenset[LaunchId]:

@@ -17,7 +17,7 @@ from perdure.journal.journal_format import Kind
 from perdure.manager.exporting import ABOUT, RECORD, Export, export
 from perdure.manager.importing import import_checkpoint
 from perdure.manager.lineages import read_lineage
-from perdure.manager.native_files import session_only
+from perdure.manager.native_files import native_files
 from perdure.store import layout
 from perdure.store.files.roots import Roots
 from perdure.store.manifests.manifest_format import encode_manifest
@@ -294,10 +294,10 @@ def test_a_save_whose_file_lay_outside_cannot_be_imported(outside, target, tmp_p
 
 def test_native_files_have_a_place_for_what_lay_elsewhere(outside):
     _, _, stored = outside.at()
-    manifest, left_out = session_only(stored.manifest(stored.save(outside.number)))
-    paths = {entry.path for entry in manifest.entries}
+    native = native_files(stored.manifest(stored.save(outside.number)))
+    paths = {entry.path for entry in native.manifest.entries}
     assert paths == {"inner", f"outside{outside.folder}/result"}
-    assert left_out == ()
+    assert native.left_out == ()
 
 
 def test_killed_after_the_record_it_is_a_side_branch_that_nobody_starts_from(

@@ -27,8 +27,8 @@ from perdure.store.files.outside_decision import (
 )
 from perdure.store.files.roots import Place, Roots, Stamp, look
 from perdure.store.manifests.manifest import Entry, EntryType, Kept, Manifest, RootKind
-from perdure.store.packs.blocks import damaged_file
 from perdure.store.packs.sealing import PLAIN, Sealing
+from perdure.store.restore.left_files import is_adopted_version, lost
 from perdure.store.restore.placing import content_of
 from perdure.store.restore.staging import FreshTop
 
@@ -199,14 +199,13 @@ class _Planning:
         if place is None:
             raise self._not_here(shown)
         found = look(place)
-        if found is not None and self._is_adopted_version(entry, place, found):
+        sealing = self._request.sealing
+        if found is not None and is_adopted_version(entry, place, found, sealing):
             return
         held = hold_of(place, entry)
         kept = look(held) if held is not None else None
-        if held is None or kept is None or not self._is_adopted_version(entry, held, kept):
-            raise damaged_file(
-                shown, "it was left where it was (--files adopt), and is not there as it was"
-            )
+        if held is None or kept is None or not is_adopted_version(entry, held, kept, sealing):
+            raise lost(shown)
         action = Action.CREATE if found is None else self._outside_action(entry, place, found)
         if action is Action.CONFLICT:
             self._conflicts.append(shown)
@@ -218,14 +217,6 @@ class _Planning:
             self._steps.append(
                 Step(entry=entry, place=place, action=action, found=stamp, held=held)
             )
-
-    def _is_adopted_version(self, entry: Entry, place: Place, found: stat_result) -> bool:
-        """Whether what lies there is the adopted file, by its bytes where these are known."""
-        if not S_ISREG(found.st_mode) or found.st_size != entry.size:
-            return False
-        if not entry.digest:
-            return found.st_mtime_ns == entry.mtime_ns
-        return content_of(place, entry.size, self._request.sealing) == _content(entry)
 
     def _fresh_top(self, place: Place) -> FreshTop | None:
         """The first component of a session path, if nothing of that name is there."""

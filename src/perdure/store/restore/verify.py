@@ -12,6 +12,7 @@ from perdure.store.manifests.manifest import Manifest
 from perdure.store.packs.blocks import Damaged, StoredBlock, damaged_file, stored_block
 from perdure.store.packs.pack_reading import PackReader
 from perdure.store.packs.sealing import PLAIN, Sealing
+from perdure.store.restore.left_files import lost_adopted
 
 
 class Damage(Struct, frozen=True, kw_only=True):
@@ -26,7 +27,7 @@ def verify_checkpoint(
 ) -> tuple[Damage, ...]:
     """What of a checkpoint is damaged; nothing, if every byte is what was saved.
 
-    Blocks while everything is read, each block once.
+    Blocks while everything is read, each block once, and adopted files where they are.
 
     Args:
         driver: of the store.
@@ -34,7 +35,8 @@ def verify_checkpoint(
         manifest: the checkpoint's.
         sealing: how its blocks are encrypted (`perdure.store.packs.sealing.check_key` was called).
     """
-    return damages(manifest, damaged_blocks(driver, packs, blocks_of([manifest]), sealing))
+    judged = damaged_blocks(driver, packs, blocks_of([manifest]), sealing)
+    return (*damages(manifest, judged), *adopted_damages(manifest, sealing))
 
 
 def blocks_of(manifests: Iterable[Manifest]) -> frozenset[StoredBlock]:
@@ -64,6 +66,14 @@ def damaged_blocks(
 def damages(manifest: Manifest, judged: Mapping[StoredBlock, str]) -> tuple[Damage, ...]:
     """The files of a checkpoint that need a damaged block."""
     return tuple(_damages(manifest, judged))
+
+
+def adopted_damages(manifest: Manifest, sealing: Sealing = PLAIN) -> tuple[Damage, ...]:
+    """The adopted files of a checkpoint that are not on this host as they were saved."""
+    return tuple(
+        Damage(path=str(error.fields["file"]), reason=error.message)
+        for error in lost_adopted(manifest, sealing)
+    )
 
 
 def _damages(manifest: Manifest, judged: Mapping[StoredBlock, str]) -> Iterator[Damage]:
