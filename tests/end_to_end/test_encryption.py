@@ -17,14 +17,21 @@ def test_a_job_goes_on_only_with_its_key(perdure, tmp_path):
     perdure("checkpoint", "export", "last/Simulate", tmp_path / "exported")
 
     away = key.rename(perdure.work / "away")
+    before = perdure.json("status", "last")
     said = perdure("resume", "last", expect=2).stderr
     assert f"the key file {key} cannot be read" in said
+    assert "PERDURE_KEY_FILE=FILE" in said
+    assert "Make one" not in said  # a new key would be the wrong one
     other = perdure.work / "other"
     other.touch(mode=0o600)
     other.write_bytes(os.urandom(32))
     perdure.environment["PERDURE_KEY_FILE"] = str(other)
     said = perdure("checkpoint", "verify", "last/Simulate", expect=3).stderr
     assert "is encrypted with key" in said
+    for command in (["resume", "last"], [*line, "--encrypt", key]):
+        assert "is encrypted with key" in perdure(*command, expect=3).stderr
+    del perdure.environment["PERDURE_KEY_FILE"]
+    assert perdure.json("status", "last") == before  # nothing was tried, nothing is changed
 
     perdure.environment["PERDURE_KEY_FILE"] = str(away)
     perdure("checkpoint", "import", "last/Simulate", tmp_path / "exported")

@@ -241,7 +241,7 @@ def _options(given: Mapping[str, Any]) -> Options:
         temporary_dir=str(Path(given["sessions_dir"]).absolute())
         if given["sessions_dir"]
         else None,
-        key_file=_key_file(given["key_file"]),
+        **_key(given["key_file"]),
         local_store=str(Path(given["local_store"]).absolute()) if given["local_store"] else None,
     )
 
@@ -280,15 +280,15 @@ def _deliver(given: str | None) -> str | None:
     return place
 
 
-def _key_file(given: str | None) -> str | None:
-    """The key file's whole path; it is read once, so that a wrong one is told at once."""
+def _key(given: str | None) -> dict[str, str]:
+    """The key file's whole path, and which key it holds."""
     if given is None:
-        return None
+        return {}
+    from perdure.cli.keys import key_path
     from perdure.store.packs.sealing import read_key
 
-    path = Path(given).absolute()
-    read_key(path)
-    return str(path)
+    key_id = read_key(key_path(given)).key_id
+    return {"key_file": str(Path(given).absolute()), "key_id": key_id}
 
 
 def _selection(given: Mapping[str, Any]) -> Selection:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from perdure.errors import CheckpointError, UsageError
 from perdure.store.packs.sealing import PLAIN, Sealing, read_key
 from perdure.store.records.job_document import JobDocument
 
@@ -18,8 +19,31 @@ def sealing_of(document: JobDocument, environment: Mapping[str, str] | None = No
 
     Raises:
         UsageError: the key cannot be read.
+        CheckpointError: it is another key than the job's.
     """
+    options = document.options
+    if options.key_file is None:
+        return PLAIN
+    path = key_path(options.key_file, environment)
+    cure = (
+        f"The job's checkpoints need the key that it was submitted with: put it back there, or"
+        f" say where it is: {KEY_FILE_VARIABLE}=FILE"
+    )
+    try:
+        key = read_key(path)
+    except UsageError as error:
+        is_there = path.exists()
+        raise error if is_there else UsageError(error.message, hint=cure) from error
+    if options.key_id not in ("", key.key_id):
+        raise CheckpointError(
+            f"job {document.job} is encrypted with key {options.key_id}, and {path} holds key"
+            f" {key.key_id}",
+            hint=cure,
+        )
+    return key
+
+
+def key_path(given: str, environment: Mapping[str, str] | None = None) -> Path:
+    """Where the key is on this host, of a job that names ``given``."""
     variables = os.environ if environment is None else environment
-    path = variables.get(KEY_FILE_VARIABLE) if document.options.key_file else None
-    path = path or document.options.key_file
-    return read_key(Path(path)) if path else PLAIN
+    return Path(variables.get(KEY_FILE_VARIABLE) or given).absolute()

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from perdure.cli.detached import start_manager
 from perdure.cli.jobs import open_job
+from perdure.cli.keys import sealing_of
 from perdure.cli.managed import put_resume
 from perdure.cli.naming import find_tasks, scope_of
 from perdure.cli.places import Places
@@ -34,6 +35,7 @@ def resume_job(where: Places, given: dict[str, Any], engine: LocalEngine) -> int
             hint="Add --as new: the old job stays as it is.",
         )
     managed = open_job(where, given["job"], write=True, engine=engine)
+    sealing_of(managed.view.document)  # a wrong key is said before anything is tried with it
     if given["as_new"] is not None:
         from perdure.cli.renewing import renew
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from perdure.cli.display import LogDisplay, timestamps
 from perdure.cli.exits import TERMINATED, exit_code
 from perdure.cli.job_options import check_delivery, told_at_submit
+from perdure.cli.keys import sealing_of
 from perdure.cli.managed import Managed, listening, manage, resume_all, view_of
 from perdure.cli.news import News
 from perdure.cli.places import Places
@@ -73,8 +74,9 @@ def run_job(
     submitted = submit(store.driver, document, SystemClock(), pause, again=again)
     if not submitted.is_new:
         job = load(submitted.document)
+        sealing_of(submitted.document)  # a wrong key is said before anything is tried with it
         if told := _kept_options(document.options, submitted.document.options):
-            _told(f"job {submitted.document.job} keeps what it was submitted with of: {told}")
+            _told(f"job {submitted.document.job} stays as it was submitted, in its: {told}")
     elif submitted.before is not None:
         _told(f"job {submitted.before.job} of this line has ended; this is a new one")
     if submitted.is_new and (policy := told_at_submit(submitted.document.options)) is not None:
@@ -91,7 +93,7 @@ def run_job(
 
 def _kept_options(given: Options, kept: Options) -> str:
     """The options given now that differ from those of the job: they have no effect."""
-    names = (name for name in Options.__struct_fields__ if name != "on_conflict")
+    names = (n for n in Options.__struct_fields__ if n not in ("on_conflict", "key_id"))
     differing = [name for name in names if getattr(given, name) != getattr(kept, name)]
     return ", ".join(name.replace("_", " ") for name in differing)
 

@@ -184,6 +184,6 @@ def read_key(path: Path) -> Key:
     except ImportError as error:
         raise UsageError(
             "encryption needs the package cryptography, which is not installed",
-            hint="pip install 'perdure[crypt]'",
+            hint="pip install cryptography",
         ) from error
     return key

@@ -69,6 +69,7 @@ class Options(Struct, frozen=True, kw_only=True):
         temporary_dir: where session folders are made; None: the system's.
         local_store: a folder of each host where saves are taken first; None: there is one tier.
         key_file: the file of the key that encrypts blocks; None: they are not encrypted.
+        key_id: of that key; "" in jobs of before 2026-11-30.
     """
 
     workers: int = 1
@@ -90,6 +91,7 @@ class Options(Struct, frozen=True, kw_only=True):
     hooks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     temporary_dir: str | None = None
     key_file: str | None = None
+    key_id: str = ""
     local_store: str | None = None
 
     def retention(self) -> dict[str, Any]:
