@@ -15,6 +15,10 @@ from perdure.store.layout import StepKey, TaskKey
 _TOLD = frozenset({"message", "save", "restore"})
 #: What each launch notes, and is told once.
 _TOLD_ONCE = "space"
+#: How attempts end that a person wants to know of at once.
+_GONE_WRONG = frozenset(
+    one.value for one in (AttemptState.FAILED, AttemptState.LOST, AttemptState.NOT_STARTED)
+)
 _SUSPENDING = (
     "the tasks are asked to save and stop; Ctrl-C again stops them at once, at their last save",
     "the tasks are stopped at once",
@@ -57,12 +61,10 @@ class News:
             if self._told_of is None or self._told_of == who:
                 self._told_of = who
                 yield f"{label}: {fields['text']}"
-        if record.kind is Kind.OUTCOME and fields["state"] in (
-            AttemptState.FAILED.value,
-            AttemptState.LOST.value,
-        ):
+        if record.kind is Kind.OUTCOME and fields["state"] in _GONE_WRONG:
             number, reason = fields["attempt"], fields["reason"]
-            yield f"{label}: attempt {number} {fields['state']}: {reason}{_next(step, task)}"
+            state = fields["state"].replace("_", " ")
+            yield f"{label}: attempt {number} {state}: {reason}{_next(step, task)}"
 
 
 def _label(step: StepView, task: TaskKey) -> str:

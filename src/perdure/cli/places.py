@@ -20,7 +20,7 @@ from msgspec import Struct
 from perdure.cli.pointing import remember
 from perdure.errors import HomeError
 from perdure.store.layout import JobId
-from perdure.store.opening import Store, open_store
+from perdure.store.opening import Store, open_store, refuse_half_url
 from perdure.store.records.job_document import JobDocument
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -85,6 +85,7 @@ def places(home: str | None, store: str | None, *, share: str | None = None) -> 
     named = home or os.environ.get("PERDURE_HOME") or platformdirs.user_data_dir("perdure")
     where = Path(named).expanduser().absolute()
     url = store or os.environ.get("PERDURE_STORE") or str(where / "store")
+    refuse_half_url(url)
     if "://" not in url:
         url = str(Path(url).expanduser().absolute())
     cache = os.environ.get("PERDURE_CACHE") or platformdirs.user_cache_dir("perdure")

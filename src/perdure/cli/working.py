@@ -68,6 +68,7 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
     session_root = options.sessions / options.launch
     session_root.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = OutputLog(options.logs / f"{launch}.log", document.options.log_limit_bytes)
+    tier, tier_trouble = _local_tier(store, document)
     context = LaunchContext(
         document=document,
         job=job,
@@ -86,7 +87,8 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
         led=LedSession(session_root),
         path_mapping=library_rules(document.path_mapping),
         sealing=sealing_of(document, environment),
-        tier=_local_tier(store, document, log),
+        tier=tier,
+        tier_trouble=tier_trouble,
         deliver=opener_of(place) if (place := document.options.deliver) is not None else None,
     )
     imds = environment.get(_IMDS_VARIABLE)
@@ -100,16 +102,16 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
         _turn_if_unmanaged(options, store, context, environment)
 
 
-def _local_tier(store: Store, document: JobDocument, log: OutputLog) -> LocalTier | None:
-    """Where saves are taken first on this host; a folder that cannot be used is told."""
+def _local_tier(store: Store, document: JobDocument) -> tuple[LocalTier | None, str]:
+    """Where saves are taken first on this host, or why they are not; "" where nobody wants it."""
     folder = document.options.local_store
     if folder is None:
-        return None
+        return None, ""
     try:
-        return LocalTier(store.driver, Path(folder))
+        return LocalTier(store.driver, Path(folder)), ""
     except (PerdureError, OSError) as error:
-        log.say(f"perdure: saves go to the store at once: {folder} cannot be used: {error}")
-        return None
+        why = error.message if isinstance(error, PerdureError) else error
+        return None, f"saves go to the store at once: --local-store cannot be used: {why}"
 
 
 def _turn_if_unmanaged(

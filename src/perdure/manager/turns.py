@@ -124,8 +124,9 @@ class TurnMaker:
 
     def _seal(self, launch: LaunchId) -> None:
         """Seal, then fence, then end what is left of it on this host."""
-        self._with.noted(f"launch {launch} is dead: what it held is taken back")
         records = self._view.records
+        tell = self._with.told if launch in records.state.started else self._with.noted
+        tell(f"worker {launch} has died, or its host has: what it held is taken back")
         seal(records, launch, by=self._name)
         fence(records, launch)
         intent = records.state.launches.get(launch)

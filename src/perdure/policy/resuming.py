@@ -158,6 +158,8 @@ def decide_resume(question: Question) -> ResumeDecision:
         return failed
     if remaining == ():
         return _only_deliver(question, counts)
+    if held := _undelivered(question):
+        return held
     branch = _branch(question)
     if not question.is_resumable or not branch:
         return _from_beginning(question, remaining, counts)
@@ -207,6 +209,21 @@ def _in_conflict(question: Question) -> Held | None:
         return None
     how = "resume with --overwrite (what is there is renamed) or with --keep"
     return Held(reason=f"{last.reason}; {how}", choices=_choices(question), is_unusable=True)
+
+
+def _undelivered(question: Question) -> Held | None:
+    """Whether the last attempt did its work, and its files could not be delivered.
+
+    Doing the work again would bring them there no better.
+    """
+    attempts = question.history.attempts
+    if not attempts or attempts[-1].number <= question.history.forgiven:
+        return None
+    last = attempts[-1]
+    if last.state is not AttemptState.FAILED or last.cause is not Cause.DELIVERY:
+        return None
+    reason = f"{last.reason}; mend that, then resume: its work is done again from there"
+    return Held(reason=reason, choices=_choices(question))
 
 
 def _failed(counts: Tally, limits: Limits) -> Failed | None:

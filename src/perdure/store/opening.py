@@ -164,6 +164,20 @@ def _driver_for(url: str, *, write: bool, create: bool, share: bool) -> Driver:
             )
 
 
+def refuse_half_url(given: str) -> None:
+    """Refuse what is meant as a URL and would be taken for a folder: ``s3:/bucket``.
+
+    Raises:
+        UsageError: so it is.
+    """
+    scheme, colon, rest = given.partition(":")
+    if colon and not rest.startswith("//") and scheme in {*SCHEMES, *_MEANT, "file", "memory"}:
+        raise UsageError(
+            f"{given} is no URL: two slashes are missing behind {scheme}:",
+            hint=f"Write {scheme}://{rest.lstrip('/')}; a folder of that name is ./{given}",
+        )
+
+
 def _file_url_path(url: str) -> Path:
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):

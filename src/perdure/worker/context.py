@@ -35,6 +35,7 @@ class LaunchContext(Struct, frozen=True, kw_only=True):
         path_mapping: the library's rules.
         sealing: how the job's blocks are encrypted.
         tier: where packs are written first; None: to the store.
+        tier_trouble: why there is no such place though one was named, for people; "".
         deliver: makes what finished tasks' files are delivered to; None: they are not.
         told: what is told once a launch.
         oom, watch: the cgroup's counter of kills; the watch of messages files.
@@ -56,6 +57,7 @@ class LaunchContext(Struct, frozen=True, kw_only=True):
     path_mapping: Sequence[Any] = ()
     sealing: Sealing = PLAIN
     tier: LocalTier | None = None
+    tier_trouble: str = ""
     deliver: Opener | None = None
     told: set[str] = field(default_factory=set)
     oom: OomCounter = field(default_factory=OomCounter)

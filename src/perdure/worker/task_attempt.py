@@ -176,6 +176,9 @@ class TaskAttempt:
         # Of the task before, if there was one; what this one had there is put back.
         _clear(session.working_directory / _CHECKPOINTS)
         _clear(session.working_directory / CLONES)
+        if self._context.tier_trouble and "tier" not in self._context.told:
+            self._context.told.add("tier")
+            self._record.note("save", self._context.tier_trouble)
         self._store.sweep()
         self._store.retire_last(session.working_directory)
         if self._order.base is None:

@@ -43,6 +43,7 @@ def left(shell):
         folder = shell.folder / "out"
         folder.mkdir()
         run = ("run", shell.template(TEMPLATE), "-p", f"Folder={folder}", "--files", policy)
+        run += ("--limit", "back_off_seconds=0.05", "--limit", "quick_seconds=0")
         with shell.running(*run) as running:
             wait_until("both are committed and read", lambda: _saves(shell) == 2)
             running.signal(signal.SIGINT)
@@ -99,6 +100,14 @@ def test_an_adopted_file_that_is_lost_is_said(shell, left, tmp_path, loss):
         "is not there"
         in shell("checkpoint", "restore", NAME, "--to", tmp_path / "native", expect=3).stderr
     )
+
+
+def test_an_attempt_that_could_not_start_is_said_at_once(shell, left):
+    path = left("adopt")
+    shutil.rmtree(path.parent)
+    said = shell("resume", "last", expect=3).stderr
+    assert "attempt 2 NOT STARTED: could not start: the saved bytes of" in said
+    assert "state-1.bin" in said  # the older one is tried, too
 
 
 def test_what_is_only_recorded_is_said_to_be_elsewhere(shell, left, tmp_path):

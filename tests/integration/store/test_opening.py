@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import FormatTooNew, HomeError, StoreDamaged, UsageError
+from perdure.store.delivery.delivery_places import delivery_place
 from perdure.store.drivers.driver import PutUncertain
 from perdure.store.drivers.memory import Call, LoseReply, MemoryDriver
-from perdure.store.opening import open_store, prove
+from perdure.store.opening import open_store, prove, refuse_half_url
 from perdure.store.records.record_format import encode_record
 
 
@@ -349,3 +350,17 @@ def test_a_lost_reply_is_asked_again():
 
     with pytest.raises(PutUncertain):
         prove(MemoryDriver(before=always), "format", b"x")
+
+
+@pytest.mark.parametrize("given", ["s3:/bucket/x", "s3:bucket", "gs:/b", "https:/host/x", "az:a/c"])
+def test_half_a_url_is_no_folder(given):
+    with pytest.raises(UsageError, match="two slashes are missing") as caught:
+        refuse_half_url(given)
+    assert "://" in caught.value.hint
+    with pytest.raises(UsageError, match="two slashes"):
+        delivery_place(given)
+
+
+@pytest.mark.parametrize("given", ["/a/s3:/x", "./s3:/x", "s3://b/x", "c:folder", "a", "file:///x"])
+def test_folders_and_urls_are_no_half_ones(given):
+    refuse_half_url(given)

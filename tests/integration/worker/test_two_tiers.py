@@ -273,3 +273,16 @@ def test_a_task_is_resumed_from_what_was_durable(ground):
     assert job.outcome()["state"] == "SUCCEEDED"
     assert "state 17 bytes 100000" in job.text(job.workers[-1])
     assert [path for path in local.rglob("*") if path.is_file()] == []
+
+
+def test_a_local_store_that_cannot_be_made_is_said_and_saves_go_to_the_store(ground):
+    (ground.root / "file").write_text("no folder")
+    code = """
+        write("data", "x" * 5000)
+        save("1", "data")
+        wait()
+    """
+    job = job_of(ground, code, local_store=str(ground.root / "file" / "below"))
+    interrupted(job)
+    assert any("--local-store cannot be used" in note for note in job.notes())
+    assert job.lineage().point is not None

@@ -50,6 +50,19 @@ def runs(values):
     return tuple(tuple(piece) for piece in pieces)
 
 
+def test_work_whose_files_could_not_be_delivered_is_not_done_again_by_itself():
+    undelivered = {"state": S.FAILED, "cause": Cause.DELIVERY, "content": "c3", "reason": "full"}
+    question = Question(history=past(undelivered), checkpoints=known(1, 3), point=3)
+    held = decide_resume(question)
+    assert isinstance(held, Held)
+    assert held.reason.startswith("full; mend that")
+    assert held.choices == (3, 1)
+    resumed = Question(history=past(undelivered, forgiven=1), checkpoints=known(1, 3), point=3)
+    assert decide_resume(resumed) == Start(action=RESUME, base=3)
+    nothing_saved = decide_resume(Question(history=past({**undelivered, "content": None})))
+    assert isinstance(nothing_saved, Held)
+
+
 def test_a_first_attempt_runs():
     assert decide_resume(Question()) == Start(action=RUN)
 

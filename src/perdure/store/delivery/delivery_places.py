@@ -14,6 +14,7 @@ from perdure.store.delivery.delivery_target import Check, Target
 from perdure.store.delivery.folder_target import FolderTarget
 from perdure.store.delivery.object_target import BucketClients, ObjectTarget
 from perdure.store.drivers.object_clients import SCHEMES, parse_place
+from perdure.store.opening import refuse_half_url
 
 Opener = Callable[[Whose, Check, Callable[[float], None]], Target]
 _CALLED = "the --deliver URL"
@@ -25,6 +26,7 @@ def delivery_place(given: str) -> str:
     Raises:
         UsageError: it names nothing that files can be delivered to, or holds what may be a secret.
     """
+    refuse_half_url(given)
     scheme = urlsplit(given).scheme if "://" in given else ""
     if scheme in SCHEMES:
         parse_place(given, called=_CALLED)
