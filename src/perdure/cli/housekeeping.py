@@ -383,7 +383,7 @@ def _all_jobs(looked: "Looked") -> "tuple[JobId, ...]":
 def repair(**given: Any) -> int:
     """Rebuild the cache, finish removals and prunes, and set damaged objects aside.
 
-    Exits with 8 if something is damaged that could not be set aside.
+    Exits with 8 if something is damaged that could not be mended.
     """
     from perdure.cli.looking import look_into
 
@@ -394,7 +394,7 @@ def repair(**given: Any) -> int:
     jobs = _all_jobs(looked)
     collected = sum(_collect(looked, job) for job in jobs)
     rows = [row for job in jobs for row in _repair_job(looked, job)]
-    left = [row for row in rows if row["aside"] is None]
+    left = [row for row in rows if not row["mended"]]
     if given["as_json"]:
         described = {"cache_rebuilt": had_cache, "removals_finished": finished}
         described |= {"temporary_removed": swept, "packs_removed": collected, "damaged": rows}
@@ -452,20 +452,21 @@ def _repair_job(looked: "Looked", job: "JobId") -> list[dict[str, Any]]:
     try:
         depth = Depth(sealing=_sealing(looked, job))
         findings = list(check_job(driver, job, Checked(), depth))
-        if any(finding.kind == "record" for finding in findings):
+        if any(finding.kind in ("record", "missing") for finding in findings):
             _refuse_busy(looked, job)
         done = repair_findings(driver, findings, folder, clock)
         return [
             {
                 **to_builtins(one.finding),
                 "aside": str(one.aside) if one.aside is not None else None,
+                "mended": one.is_mended,
                 "advice": one.advice,
             }
             for one in done
         ]
     except PerdureError as error:
         reason = {"key": f"jobs/{job}", "kind": error.kind, "reason": error.message}
-        return [{**reason, "aside": None, "advice": error.hint}]
+        return [{**reason, "aside": None, "mended": False, "advice": error.hint}]
 
 
 def _refuse_busy(looked: "Looked", job: "JobId") -> None:

@@ -112,7 +112,8 @@ def _texts(view: JobView) -> dict[tuple[int, str], Mapping[str, str]]:
 def _read(view: JobView, step: StepView, ref: TaskRef, texts: Mapping[str, str]) -> StoredLineage:
     job = view.document.job
     log = view.records.lineage_log(LineageId(step=step.key, task=ref.task))
-    log.read()
+    if not log.read():
+        log.look_beyond()
     return StoredLineage(
         step=step.key,
         task=ref.task,

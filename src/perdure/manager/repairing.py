@@ -2,7 +2,8 @@
 
 A damaged record makes its whole log unreadable, since nobody may guess what it said. Its bytes are
 copied into the home's ``damaged/``; then a record of the kind ``damaged`` takes its number, which
-everybody passes over (a number is never used twice, and none is skipped). What is lost with it: a
+everybody passes over (a number is never used twice, and none is skipped); the number of one that is
+missing, with later ones behind it, is taken in the same way. What is lost with it: a
 save is one checkpoint less; a claim is known again by its saves, but not what they were made on.
 
 Rules: only where nothing of the job runs, and only records whose loss harms no rule: a job's record
@@ -37,11 +38,13 @@ class Repaired(Struct, frozen=True, kw_only=True):
     Attributes:
         aside: where its bytes are now; None: it was left alone.
         advice: one sentence.
+        is_mended: whether the job can be used again as far as this was in its way.
     """
 
     finding: Finding
     aside: Path | None
     advice: str
+    is_mended: bool = False
 
 
 def repair(
@@ -55,7 +58,12 @@ def repair(
         if finding.kind == "record" and _is_log_record(finding.key):
             aside = _set_aside(driver, finding.key, folder, clock)
             advice = "set aside; the records behind it count again"
-            yield Repaired(finding=finding, aside=aside, advice=advice)
+            is_mended = aside is not None
+            yield Repaired(finding=finding, aside=aside, advice=advice, is_mended=is_mended)
+        elif finding.kind == "missing" and _is_log_record(finding.key):
+            driver.put_if_absent(finding.key, encode_record(_stand_in(clock, 0)))
+            advice = "what it said is lost; the records behind it count again"
+            yield Repaired(finding=finding, aside=None, advice=advice, is_mended=True)
         else:
             yield Repaired(finding=finding, aside=None, advice=_advice(finding))
 
@@ -93,14 +101,14 @@ def _set_aside(driver: Driver, key: str, folder: Path, clock: Clock) -> Path | N
                 os.fsync(file.fileno())
     except OSError as error:
         raise HomeError(f"cannot write {path}: {error.strerror}") from error
-    header = {
-        "kind": DAMAGED,
-        "id": secrets.token_hex(16),
-        "at": to_text(clock.now()),
-        "size": len(data),
-    }
-    driver.put(key, encode_record(header))
+    driver.put(key, encode_record(_stand_in(clock, len(data))))
     return path
+
+
+def _stand_in(clock: Clock, size: int) -> dict[str, object]:
+    """The record that takes the number of one that is lost."""
+    identity = secrets.token_hex(16)
+    return {"kind": DAMAGED, "id": identity, "at": to_text(clock.now()), "size": size}
 
 
 def _free_path(path: Path) -> Path:

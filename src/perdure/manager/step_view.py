@@ -187,6 +187,9 @@ class StepView(Struct):
         watched.is_running = any(
             not p.is_ended and not ended(p.claim.launch) and p.claim.number >= 0 for p in past
         )
+        if past and not watched.is_running and not watched.log.last and watched.log.look_beyond():
+            self._read(watched, ended)  # what nobody works on has no record that comes late
+            return
         over = [p.account for p in past if p.account.outcome is not None]
         if over:
             last = over[-1]

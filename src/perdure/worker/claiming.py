@@ -248,7 +248,7 @@ class Claimant:
                 busy = self.end(lineage_id, claim)
                 if busy is not None:
                     return busy
-            if not log.read():
+            if not log.read() and (log.last or not log.look_beyond()):
                 past = self._records.past_claims(lineage_id, lineage.claims)
                 return LineageView(lineage=lineage, past=past)
 

@@ -160,8 +160,31 @@ def test_repair_leaves_alone_what_it_cannot_mend(copied):
     assert copied.json("verify", expect=8)["damaged"][0]["key"].endswith("/job")
 
 
-def test_a_missing_record_is_found(copied):
+def test_a_missing_record_hides_nothing_that_stands_behind_it(copied):
     (path,) = copied.store.glob("lineages/*/0001/*/log/0000000002")
     path.unlink()
     (found,) = copied.json("verify", expect=8)["damaged"]
     assert (found["kind"], found["key"][-10:]) == ("missing", "0000000002")
+    for command in (["checkpoints", "last"], ["resume", "last"], ["prune", "last"]):
+        assert "is missing, and later ones are there" in copied(*command, expect=8).stderr
+    (row,) = copied.json("repair")["damaged"]
+    assert (row["mended"], row["aside"]) == (True, None)
+    assert [c["sequence"] for c in copied.json("checkpoints", "last")["checkpoints"]] == [1, 3]
+    copied("verify")
+    assert "resumed from step 3" in copied("resume", "last", "--overwrite").stdout
+
+
+@pytest.mark.parametrize("numbers", [[1], [1, 2]])
+def test_records_that_a_purge_took_first_begin_nothing_anew(copied, numbers):
+    for number in numbers:
+        (path,) = copied.store.glob(f"lineages/*/0001/*/log/{number:010}")
+        path.unlink()
+    assert "later ones are there" in copied("resume", "last", expect=8).stderr
+    copied("repair")
+    assert "resumed from step 3" in copied("resume", "last", "--overwrite").stdout
+
+
+def test_a_missing_record_of_the_job_is_said(copied):
+    (path,) = copied.store.glob("jobs/*/log/0000000002")
+    path.unlink()
+    assert "later ones are there" in copied("resume", "last", expect=8).stderr

@@ -6,7 +6,11 @@ have not seen would be a decision made without it). If that number is taken they
 and decide again. A put whose reply was lost is put again: either it is created now, or what is
 there carries the writer's own random id and it was done, or somebody else's record is there.
 
-Source: docs/journal-format.md, "Logs".
+A number that is not there ends the log, unless the store shows later ones: then a record was lost
+(a scratch file system purged it, say), and everything that rests on "nothing came after" would be
+wrong. So the end is looked at once, when a log is first read.
+
+Source: docs/journal-format.md, "Logs"; docs/decisions/140.
 
 Crash behaviour: a record is there whole or not at all; an append that died in between either
 happened or did not, and the next reader sees which.
@@ -20,7 +24,7 @@ from typing import Any
 from msgspec import Struct
 
 from perdure.clock import Clock, to_text
-from perdure.errors import OutOfSpace, StoreUnavailable
+from perdure.errors import OutOfSpace, StoreDamaged, StoreUnavailable
 from perdure.store.drivers.driver import Driver, KeyMissing, PutUncertain
 from perdure.store.layout import record_key
 from perdure.store.records.record_format import Record, decode_record_of, encode_record
@@ -28,6 +32,8 @@ from perdure.store.records.record_format import Record, decode_record_of, encode
 #: How often a refused number is looked for before the store is said not to answer: a store that
 #: refuses a put shows the object soon (network file systems cache what is not there for a minute).
 MAX_STALE_READS = 24
+#: How often a record is looked for behind which the store shows others.
+_HOLE_READS = 5
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -68,6 +74,7 @@ class Log:
         self._clock = clock
         self._pause = pause
         self.entries: list[Entry] = []
+        self._is_end_known = False
 
     @property
     def last(self) -> int:
@@ -86,6 +93,38 @@ class Log:
         """
         new = list(self._following())
         self.entries.extend(new)
+        if new and not self._is_end_known:
+            new += self.look_beyond()
+        return new
+
+    def look_beyond(self) -> list[Entry]:
+        """Make sure that nothing stands behind the end, once; returns what was added meanwhile.
+
+        `read` does that where there are records. Whoever acts on there being none calls it.
+
+        Raises:
+            StoreDamaged: a record is missing, and later ones are there.
+        """
+        new: list[Entry] = []
+        tries = 0
+        while not self._is_end_known:
+            shown = self._driver.children(self._prefix)
+            following = list(self._following())
+            self.entries.extend(following)
+            new += following
+            beyond = [name for name in shown if name.isdigit() and int(name) > self.last]
+            if not beyond:
+                self._is_end_known = True
+                break
+            tries += 1
+            if tries == _HOLE_READS:
+                raise StoreDamaged(
+                    f"the record {self.key(self.last + 1)} is missing, and later ones are there",
+                    hint="Put it back from a copy of the store, or run `perdure repair`: what it"
+                    " said is lost then, and the records behind it count.",
+                    key=self.key(self.last + 1),
+                )
+            self._pause(tries)  # a network file system may not show yet what it lists
         return new
 
     def fetch(self, number: int) -> Record:
