@@ -109,6 +109,8 @@ def open_store(
         with suppress(OutOfSpace):
             prove(driver, FORMAT_KEY, marker)
     is_shared = isinstance(driver, PosixDriver) and driver.is_shared
+    if isinstance(driver, PosixDriver):
+        driver.rely_on(FORMAT_KEY)
     return Store(driver=driver, url=url, store_id=store_id, is_writable=write, is_shared=is_shared)
 
 

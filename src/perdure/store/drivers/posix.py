@@ -26,7 +26,7 @@ from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from perdure.errors import HomeError
+from perdure.errors import HomeError, StoreUnavailable
 from perdure.store.drivers.buffers import PAGE_BYTES
 from perdure.store.drivers.driver import (
     Data,
@@ -154,8 +154,30 @@ class PosixDriver:
         self.url = str(root)
         self._access = access
         self._write = write
+        self._mark = ""
         self._journals: dict[str, _Journal] = {}
         self._journals_lock = threading.Lock()
+
+    def rely_on(self, mark: str) -> None:
+        """From now on nothing counts as missing, and no folder is made, unless ``mark`` is there.
+
+        A folder that was moved away or unmounted looks like an empty store: records seem never to
+        have been, and what is written lands where nobody will look for it.
+        """
+        self._mark = mark
+
+    def _check_is_there(self) -> None:
+        if self._mark and not os.path.exists(f"{self.url}/{self._mark}"):  # noqa: PTH110 - often
+            raise StoreUnavailable(
+                f"the store {self.root} is not there any more",
+                hint="Mount it, or move it back to where it was.",
+                path=self.url,
+            )
+
+    def _check_folder_of(self, path: Path) -> None:
+        """Before something is written: its folder may have to be made."""
+        if self._mark and not path.parent.is_dir():
+            self._check_is_there()
 
     @property
     def is_shared(self) -> bool:
@@ -183,6 +205,7 @@ class PosixDriver:
             try:
                 fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             except (FileNotFoundError, NotADirectoryError):
+                self._check_is_there()
                 raise KeyMissing(key) from None
             try:
                 size = _file_size(os.fstat(fd))
@@ -200,7 +223,11 @@ class PosixDriver:
         """
         path = f"{self.url}/{check_key(key)}"
         with in_our_words("read", path):
-            fd = _open_object(path, key, around_cache=start % PAGE_BYTES == 0)
+            try:
+                fd = _open_object(path, key, around_cache=start % PAGE_BYTES == 0)
+            except KeyMissing:
+                self._check_is_there()
+                raise
             try:
                 return fill_direct(fd, start, buffer)
             finally:
@@ -216,7 +243,7 @@ class PosixDriver:
 
     def children(self, prefix: str) -> tuple[str, ...]:
         """The next parts below ``prefix``."""
-        return tuple(name for name, _is_folder in _names_in(self._folder(prefix)))
+        return tuple(name for name, _is_folder in self._names_in(self._folder(prefix)))
 
     def delete(self, key: str) -> None:
         """Remove ``key``, and the folders that are empty then."""
@@ -226,6 +253,7 @@ class PosixDriver:
             try:
                 path.unlink()
             except (FileNotFoundError, NotADirectoryError):
+                self._check_is_there()
                 return
         remove_empty_folders(path.parent, self.root)
 
@@ -241,12 +269,14 @@ class PosixDriver:
             try:
                 return _file_size(path.stat())
             except (FileNotFoundError, NotADirectoryError):
+                self._check_is_there()
                 return None
 
     def upload(self, key: str) -> PosixUpload:
         """Begin an object that is written piece by piece: a pack."""
         path = self._path(key)
         self._refuse_unless_writing()
+        self._check_folder_of(path)
         with in_our_words("write", path):
             return PosixUpload(path, self._access, around_cache=True)
 
@@ -303,6 +333,7 @@ class PosixDriver:
         """An upload of all of ``data``; given up behind the block, unless it got its name."""
         path = self._path(key)
         self._refuse_unless_writing()
+        self._check_folder_of(path)
         with in_our_words("write", path):
             upload = PosixUpload(path, self._access)
         try:
@@ -323,7 +354,9 @@ class PosixDriver:
         with self._journals_lock:
             journal = self._journals.get(key)
             if journal is None:
-                journal = self._journals[key] = _Journal(self._path(key), self._access)
+                path = self._path(key)
+                self._check_folder_of(path)
+                journal = self._journals[key] = _Journal(path, self._access)
             return journal
 
     def _overwrite(self, path: Path, data: bytes) -> bool:
@@ -341,10 +374,24 @@ class PosixDriver:
                 os.close(fd)
         return True
 
+    def _names_in(self, folder: Path) -> tuple[tuple[str, bool], ...]:
+        """The parts of keys in ``folder``, sorted, and whether each is a folder itself."""
+        names: tuple[tuple[str, bool], ...] = ()
+        with (
+            in_our_words("read", folder),
+            suppress(FileNotFoundError, NotADirectoryError),
+            os.scandir(folder) as found,
+        ):
+            shown = [entry for entry in found if not entry.name.startswith(".")]
+            names = tuple(sorted((e.name, e.is_dir(follow_symlinks=False)) for e in shown))
+        if not names:
+            self._check_is_there()
+        return names
+
     def _walk(self, folder: Path, below: str) -> Iterator[str]:
         # Sorted by whole key: "a-b" comes before "a/x", so that folders sort with their slash.
         for name, is_folder in sorted(
-            _names_in(folder), key=lambda item: f"{item[0]}/" if item[1] else item[0]
+            self._names_in(folder), key=lambda item: f"{item[0]}/" if item[1] else item[0]
         ):
             if is_folder:
                 yield from self._walk(folder / name, f"{below}{name}/")
@@ -397,17 +444,3 @@ def _read_range(fd: int, start: int, wanted: int) -> bytes:
         start += len(part)
         wanted -= len(part)
     return got[0] if len(got) == 1 else b"".join(got)
-
-
-def _names_in(folder: Path) -> list[tuple[str, bool]]:
-    """The parts of keys in ``folder``, sorted, and whether each is a folder itself."""
-    with in_our_words("read", folder):
-        try:
-            with os.scandir(folder) as found:
-                return sorted(
-                    (entry.name, entry.is_dir(follow_symlinks=False))
-                    for entry in found
-                    if not entry.name.startswith(".")
-                )
-        except (FileNotFoundError, NotADirectoryError):
-            return []
