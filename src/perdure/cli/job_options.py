@@ -257,12 +257,16 @@ def told_at_submit(options: Options) -> str | None:
     )
 
 
-def check_delivery(options: Options, store_url: str) -> None:
-    """Refuse to deliver into the store; before anything is made.
+def check_places(options: Options, store_url: str) -> None:
+    """Refuse to deliver into the store, and to take saves first there; before anything is made.
 
     Raises:
         UsageError: so it would be.
     """
+    if options.local_store is not None and "://" not in store_url.removeprefix("file://"):
+        from perdure.store.packs.tiers import check_outside
+
+        check_outside(Path(options.local_store), Path(store_url.removeprefix("file://")))
     if options.deliver is not None:
         from perdure.store.delivery.delivery_places import check_apart
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from perdure.cli.display import LogDisplay, timestamps
 from perdure.cli.exits import TERMINATED, exit_code
-from perdure.cli.job_options import check_delivery, told_at_submit
+from perdure.cli.job_options import check_places, told_at_submit
 from perdure.cli.keys import sealing_of
 from perdure.cli.managed import Managed, listening, manage, resume_all, view_of
 from perdure.cli.news import News
@@ -69,7 +69,7 @@ def run_job(
     job = load(document)
     document = replace(document, name=document.name or job.name)
     check_runnable(document, job, this_hosts_capacity())
-    check_delivery(document.options, where.store_url)
+    check_places(document.options, where.store_url)
     store = where.open(write=True, create=True)
     submitted = submit(store.driver, document, SystemClock(), pause, again=again)
     if not submitted.is_new:

@@ -7,7 +7,7 @@ import click
 
 from perdure.cli.job_options import (
     caller_environment,
-    check_delivery,
+    check_places,
     job_document,
     job_options,
     told_at_submit,
@@ -40,7 +40,7 @@ def submit(**given: Any) -> int:
     job = load(document)
     document = replace(document, name=document.name or job.name)
     check_runnable(document, job, this_hosts_capacity())
-    check_delivery(document.options, where.store_url)
+    check_places(document.options, where.store_url)
     store = where.open(write=True, create=True)
     submitted = put(store.driver, document, SystemClock(), pause, again=given["again"])
     start_manager(where, submitted.document.job, resume=not submitted.is_new)

@@ -6,19 +6,22 @@ from pathlib import Path
 
 import pytest
 
+from perdure.cli.job_options import check_places
 from perdure.clock import SystemClock
-from perdure.errors import OutOfSpace, PerdureError, StoreUnavailable
+from perdure.errors import OutOfSpace, PerdureError, StoreUnavailable, UsageError
 from perdure.protocol.attempt_messages import SaveAnnounced
 from perdure.protocol.dataset import Dataset
 from perdure.store.capture.capture import Capture
 from perdure.store.capture.save_values import CaptureSettings
 from perdure.store.drivers.memory import MemoryDriver
+from perdure.store.drivers.posix import PosixDriver
 from perdure.store.files.ownership import Ownership
 from perdure.store.files.roots import Roots
 from perdure.store.layout import LaunchId
 from perdure.store.packs.blocks import BlockIndex, listed_packs
 from perdure.store.packs.pack_writing import PackWriter
 from perdure.store.packs.tiers import LocalTier, forget_job
+from perdure.store.records.job_document import Options
 from perdure.store.restore.verify import verify_checkpoint
 from perdure.worker import draining
 from perdure.worker.committing import COMMIT_FILE, Committing
@@ -286,3 +289,29 @@ def test_a_local_store_that_cannot_be_made_is_said_and_saves_go_to_the_store(gro
     interrupted(job)
     assert any("--local-store cannot be used" in note for note in job.notes())
     assert job.lineage().point is not None
+
+
+@pytest.mark.parametrize("way", ["itself", "inside", "by a link", "not there yet"])
+def test_a_local_store_in_the_store_is_refused(tmp_path, way):
+    """It is emptied of what has come to the store: that would be the store's own packs."""
+    store = tmp_path / "store"
+    store.mkdir()
+    (tmp_path / "link").symlink_to(store)
+    folder = {
+        "itself": store,
+        "inside": store / "jobs",
+        "by a link": tmp_path / "link" / "local",
+        "not there yet": store / "a" / ".." / "b",
+    }[way]
+    with pytest.raises(UsageError, match="lies in the store"):
+        LocalTier(PosixDriver(store), folder)
+    assert list(store.iterdir()) == []
+    with pytest.raises(UsageError, match="lies in the store"):
+        check_places(Options(local_store=str(folder)), str(store))
+
+
+def test_a_local_store_beside_or_around_the_store_is_allowed(tmp_path):
+    (tmp_path / "store").mkdir()
+    for folder in (tmp_path, tmp_path / "store-2", tmp_path / "local"):
+        LocalTier(PosixDriver(tmp_path / "store"), folder)
+    LocalTier(MemoryDriver(), tmp_path / "store")

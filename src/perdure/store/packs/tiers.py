@@ -16,18 +16,36 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from perdure.errors import PerdureError, StoreDamaged
+from perdure.errors import PerdureError, StoreDamaged, UsageError
 from perdure.store.drivers.buffers import aligned_buffer
 from perdure.store.drivers.driver import Driver, Upload
 from perdure.store.drivers.posix import PosixDriver
 from perdure.store.drivers.posix_files import PRIVATE, make_folders
-from perdure.store.layout import JobId, PackId, lineages_prefix, pack_key
+from perdure.store.layout import FORMAT_KEY, JobId, PackId, lineages_prefix, pack_key
 from perdure.store.manifests.manifest import BLOCK_BYTES
 from perdure.store.packs.block_threads import BUFFER_BYTES
 from perdure.store.packs.pack_uploads import commit_surely
 
 #: So many packs must still fit into the folder, or it counts as full.
 _ROOM_PACKS = 2
+
+
+def check_outside(folder: Path, store: Path) -> None:
+    """Refuse a folder in the store, by whatever way it leads there: packs are removed from it.
+
+    Raises:
+        UsageError: so it is.
+    """
+    with suppress(FileNotFoundError):
+        about = store.stat()
+        whole = folder.resolve()
+        for path in (whole, *whole.parents):
+            with suppress(FileNotFoundError):
+                if os.path.samestat(path.stat(), about):
+                    raise UsageError(
+                        f"--local-store {folder} lies in the store {store}",
+                        hint="Name a folder of its own, on a fast disk of this host.",
+                    )
 
 
 class LocalTier:
@@ -39,9 +57,13 @@ class LocalTier:
 
     Raises:
         HomeError: it cannot be made.
+        UsageError: it lies in the store.
     """
 
     def __init__(self, durable: Driver, folder: Path) -> None:
+        root = durable.local_path(FORMAT_KEY)
+        if root is not None:
+            check_outside(folder, root.parent)
         make_folders(folder, PRIVATE)
         self.durable = durable
         self.local = PosixDriver(folder)
