@@ -377,6 +377,48 @@ class TestOutside:
         assert (outside / "a").read_text() == "saved"
         assert sorted(path.name for path in outside.iterdir()) == ["a", "a.displaced-1"]
 
+    def test_an_absolute_link_that_nobody_touched_is_no_conflict(self, session, outside, fresh):
+        (outside / "d").mkdir()
+        (outside / "d" / "ck1").write_text("x")
+        (outside / "d" / "latest").symlink_to(outside / "d" / "ck1")
+        task = Task(session, (outside,))
+        manifest = task.manifest(folders=[outside / "d"])
+        before = tree(outside)
+        assert task.restore(manifest, fresh).displaced == ()
+        assert tree(outside) == before
+        (outside / "d" / "latest").unlink()
+        (outside / "d" / "latest").symlink_to(outside / "d" / "other")
+        with pytest.raises(CheckpointConflict):
+            task.restore(manifest, fresh)
+
+    @pytest.mark.parametrize("choice", list(Choice))
+    @pytest.mark.parametrize("where", ["d", "d/sub"])
+    def test_a_folder_that_became_a_link_is_not_written_through(
+        self, session, outside, fresh, choice, where
+    ):
+        (outside / "d" / "sub").mkdir(parents=True)
+        (outside / "d" / "a").write_text("a")
+        (outside / "d" / "sub" / "c").write_text("c")
+        task = Task(session, (outside,))
+        manifest = task.manifest(folders=[outside / "d"])
+        (outside / where).rename(outside / "moved")
+        (outside / where).symlink_to(outside / "moved")
+        (outside / "moved" / "a").write_text("a person's")
+        before = tree(outside)
+        with pytest.raises(CheckpointConflict, match="is a link now"):
+            task.restore(manifest, fresh, choice=choice)
+        assert tree(outside) == before
+
+    def test_the_jobs_own_folder_may_have_become_a_link(self, session, outside, fresh, tmp_path):
+        (outside / "a").write_text("a")
+        task = Task(session, (outside,))
+        manifest = task.manifest(outside / "a")
+        outside.rename(tmp_path / "larger-disk")
+        outside.symlink_to(tmp_path / "larger-disk")
+        (tmp_path / "larger-disk" / "a").unlink()
+        task.restore(manifest, fresh)
+        assert (tmp_path / "larger-disk" / "a").read_text() == "a"
+
 
 class TestTrust:
     def test_a_root_that_this_job_has_not(self, session, outside, fresh):

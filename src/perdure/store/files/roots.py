@@ -184,6 +184,21 @@ class Roots:
         except SaveRefused:
             return None
 
+    def link_on_the_way(self, root: Root, path: str) -> str | None:
+        """The first link that a manifest's outside path leads through below its root; None: none.
+
+        There was none when it was saved. A folder that the job names may itself have become one.
+        """
+        reached = os.path.realpath(root.path)
+        for name in path.split("/")[:-1]:
+            reached = f"{reached}/{name}"
+            if os.path.islink(reached):  # noqa: PTH114 - for each entry of a restore
+                real = os.path.realpath(reached)
+                if all(one.real != real for one in self._allowed):
+                    return reached
+                reached = real
+        return None
+
 
 def _relative(path: str, root: str) -> str | None:
     """``path`` relative to ``root``; "" for itself, None if it is not below."""

@@ -25,8 +25,8 @@ from perdure.store.files.outside_decision import (
     by_choice,
     outside_decision,
 )
-from perdure.store.files.roots import Place, Roots, Stamp, look
-from perdure.store.manifests.manifest import Entry, EntryType, Kept, Manifest, RootKind
+from perdure.store.files.roots import Place, Roots, Stamp, link_target, look
+from perdure.store.manifests.manifest import Entry, EntryType, Kept, Manifest, Root, RootKind
 from perdure.store.packs.sealing import PLAIN, Sealing
 from perdure.store.restore.left_files import is_adopted_version, lost
 from perdure.store.restore.placing import content_of
@@ -126,6 +126,7 @@ class _Planning:
         self._conflicts: list[str] = []
         self._input_changes: list[str] = []
         self._notes: list[str] = []
+        self._links: dict[tuple[str, str], str | None] = {}
 
     def run(self) -> Plan:
         file = self._file()
@@ -168,6 +169,8 @@ class _Planning:
             return
         if place is None:
             raise self._not_here(shown)
+        if root.kind is RootKind.OUTSIDE:
+            self._refuse_link(root, entry, shown)
         where = place.where
         if where in self._places:
             raise self._twice(shown)
@@ -243,7 +246,7 @@ class _Planning:
         if entry.type is EntryType.FOLDER and S_ISDIR(mode):
             return Action.LEAVE
         if entry.type is EntryType.LINK and S_ISLNK(mode):
-            is_equal = str(place.absolute.readlink()) == entry.target
+            is_equal = link_target(place, self._request.roots) == entry.target
             return Action.LEAVE if is_equal else by_choice(self._request.choice)
         if entry.type is not EntryType.FILE:
             return by_choice(self._request.choice)
@@ -283,6 +286,23 @@ class _Planning:
             hint="Resume with --overwrite (what is there is renamed) or with --keep.",
             paths=tuple(self._conflicts),
         )
+
+    def _refuse_link(self, root: Root, entry: Entry, shown: str) -> None:
+        """Nothing is written through a link that was put where a folder was.
+
+        Whatever was chosen: neither what the link leads to nor the link is the task's.
+        """
+        folder = entry.path.rpartition("/")[0]
+        key = (root.path, folder)
+        if key not in self._links:
+            self._links[key] = self._request.roots.link_on_the_way(root, entry.path)
+        link = self._links[key]
+        if link is not None:
+            raise CheckpointConflict(
+                f"checkpoint {self._request.name} holds {shown}, and {link} is a link now",
+                hint="Put the folder back in the link's place, or move the link away.",
+                path=link,
+            )
 
     def _not_here(self, shown: str) -> CheckpointConflict:
         hint = (
