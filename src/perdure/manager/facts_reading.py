@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from perdure.manager.attempt_facts import Named, attempt_facts
 from perdure.manager.facts import (
+    SPACE,
     AttemptFacts,
     JobFacts,
     LaunchFacts,
@@ -187,7 +188,8 @@ class _Reading:
                 if step is None or task in step.watched:
                     continue
                 is_running = task in step.running
-                if not (self._is_whole or is_running):
+                warns = any(note.get("what") == SPACE for note in account.notes)
+                if not (self._is_whole or is_running or warns):
                     self._listed.attempts_left_out += 1
                     continue
                 begun = account.begun or {}

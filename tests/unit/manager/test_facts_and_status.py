@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from looking_kit import GONE_PID, LAUNCH, HandMade
 from perdure.journal.heartbeat import Heartbeat
+from perdure.journal.journal_format import Kind
 from perdure.manager import facts_reading
 from perdure.manager.explaining import explain_job, explain_task
 from perdure.manager.facts import from_json
@@ -84,6 +85,27 @@ def test_a_resumable_task_without_a_checkpoint_for_long_is_warned_about():
     just_now = datetime(2026, 11, 29, 10, 1, tzinfo=UTC)
     seen = look(made.driver, made.job, facts, just_now)
     assert not status_of(late, facts, seen).warnings
+
+
+def noted(made, index, what, text):
+    about = {"step": 1, "task": made.key(index), "attempt": 1}
+    made.journal(Kind.NOTED, **about, what=what, text=text, at="2026-11-29T10:00:02.000Z")
+
+
+def test_what_is_told_about_room_is_a_warning_while_the_job_goes_on(monkeypatch):
+    monkeypatch.setattr(facts_reading, "EVERY_ATTEMPT_TASKS", 10)
+    made = running()
+    noted(made, 0, "space", "the store will be full at 10:00Z, in 20 seconds")
+    noted(made, 1, "room", "not committed: no space left")
+    noted(made, 1, "save", "something else")
+    warnings = status(made).to_json()["warnings"]
+    told = "the store will be full at 10:00Z, in 20 seconds (said at 2026-11-29T10:00:02.000Z)"
+    assert any("left" in one and one.endswith(told) for one in warnings)
+    assert any("]: not committed: no space" in warning for warning in warnings)
+    assert not any("something else" in warning for warning in warnings)
+    assert any(told in sentence for sentence in next(explain_job(status(made))).sentences)
+    made.record("settled", step=None, state="FAILED", outcomes={}, upto=0, reason="")
+    assert not any("full" in warning for warning in status(made).warnings)
 
 
 def test_the_settled_record_decides_until_a_person_resumes():
