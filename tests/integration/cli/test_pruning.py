@@ -66,6 +66,8 @@ def test_by_its_own_rules_there_is_nothing_to_prune(resting):
     found = resting.json("prune", "last")
     assert [row["checkpoints"] for row in found["tasks"]] == [[]]
     assert "0 B are freed" in resting("prune").stdout
+    assert "Whatever the rules, these stay" in resting("prune", "--keep-size", "100G").stdout
+    assert "these stay" not in resting("prune", "--keep-last", "1", "--dry-run").stdout
     assert packs(resting) == ["1", "2", "3"]
 
 
