@@ -171,7 +171,7 @@ class _Reading:
             state=status.state.value,
             held=status.is_held,
             reason=status.reason,
-            base=start.base if start is not None else None,
+            base=start.base if start and status.state is not State.CANCELED else None,
             wait_seconds=start.wait_seconds if start is not None else 0.0,
             choices=answer.choices if isinstance(answer, Held) else (),
             unusable=isinstance(answer, Held) and answer.is_unusable,

@@ -147,6 +147,9 @@ def test_it_is_no_attempt_and_the_job_goes_on_as_before(resting):
     attempts = resting.json("status", "last")["attempts"]
     assert [(one["number"], one["resumed_from"]) for one in attempts] == [(1, None), (2, 3)]
     assert resting.json("prune", "last", "--keep-last", "1")["tasks"][0]["held_by"] is None
+    (left,) = [c for c in resting.json("checkpoints", "last")["checkpoints"] if not c["pruned"]]
+    assert left["point"] is False  # what succeeded has no next attempt
+    assert resting.json("checkpoint", "show", left["name"])["point"] is False
 
 
 def test_what_a_worker_holds_is_left_to_it(shell):
@@ -202,7 +205,9 @@ def test_a_jobs_own_rules_are_shown(resting, shell):
     }
     assert shell.json("status", resting.job)["retention"]["keep_age_seconds"] is None
     said = resting("checkpoints", resting.job).stdout
-    assert "Kept of each task: the last 3, while there is room one an hour and one a day." in said
+    assert (
+        "Of each task the last 3 are kept; while there is room, also the last one of each" in said
+    )
 
 
 @pytest.mark.parametrize("option", ["--keep-age", "--keep-size", "--max-pack-age"])

@@ -130,6 +130,18 @@ def test_a_persons_stop_suspends_what_nobody_runs():
     assert found.to_json()["steps"][0]["tasks"]["suspended"] == 40
 
 
+def test_what_was_canceled_has_no_next_start():
+    made = HandMade()
+    failed_thrice(made)
+    made.record("cancel", scope={}, by="user")
+    (task,) = status(made).facts.tasks
+    assert (task.state, task.base) == ("CANCELED", None)
+    view = made.view()
+    step = view.steps[1]
+    assert not step.can_go_on(task.key, view.stops)
+    assert step.can_go_on(made.key(1), view.stops)
+
+
 def failed_thrice(made):
     """Task 0 saved once, and then failed three times from its checkpoint."""
     key = made.key(0)
@@ -158,6 +170,33 @@ def test_a_held_task_shows_its_choices_with_the_lines_that_choose():
     text = "\n".join(explanation.sentences)
     assert "attempt 4 on here, from checkpoint 1: FAILED" in text
     assert "1 torn" in text
+
+
+def failed_once():
+    made = HandMade()
+    key = made.key(0)
+    made.launch()
+    made.share(0, 0)
+    made.begun(key, VALUES)
+    made.save(key, "aa" * 32)
+    made.ended(key, "FAILED", cause="exit", exit_code=1)
+    return made, key
+
+
+def test_while_a_failed_task_waits_for_its_next_try_its_logs_are_pointed_at():
+    made, key = failed_once()
+    found = status(made)
+    explanation = explain_task(found, found.facts.tasks[0])
+    assert explanation.commands == (f"perdure logs {made.job} {key}  # what it printed",)
+    assert "the next attempt starts from checkpoint 1, its newest" in str(explanation.sentences)
+
+
+def test_a_suspended_task_says_what_it_goes_on_from():
+    made, _ = failed_once()
+    made.record("suspend", scope={}, by="user")
+    found = status(made)
+    explanation = explain_task(found, found.facts.tasks[0])
+    assert "when it is resumed it starts from checkpoint 1, its newest" in explanation.sentences
 
 
 def test_attempts_carry_their_checkpoints_and_where_they_began():
