@@ -78,12 +78,15 @@ def test_the_record_comes_first_and_the_data_goes_when_its_grace_is_over(resting
     assert (row["checkpoints"], row["freed_bytes"], row["held_by"]) == ([1, 2], 0, None)
     assert found["waiting_bytes"] > 0
     assert (packs(resting), kept(resting)) == (["1", "2", "3"], [3])
+    assert resting.json("du")["jobs"][0]["waiting_bytes"] == found["waiting_bytes"]
+    assert "of it are of pruned checkpoints" in resting("du").stdout
     assert "--now" in resting("prune", "last", "--keep-last", "1").stdout
     age_records(resting, "prune")
     later = resting.json("prune", "last")
     assert later["freed_bytes"] == found["waiting_bytes"]
     assert later["waiting_bytes"] == 0
     assert packs(resting) == ["3"]
+    assert resting.json("du")["jobs"][0]["waiting_bytes"] == 0
     assert resting.json("du")["jobs"][0]["checkpoint_bytes"] == before - later["freed_bytes"]
     assert resting.json("verify")["damaged"] == []
 
