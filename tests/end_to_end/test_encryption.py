@@ -17,6 +17,9 @@ def test_a_job_goes_on_only_with_its_key(perdure, tmp_path):
     perdure("checkpoint", "export", "last/Simulate", tmp_path / "exported")
 
     away = key.rename(perdure.work / "away")
+    said = perdure("verify").stdout
+    assert "All that was read is what was written." in said
+    assert "All of it" not in said
     said = perdure("resume", "last", expect=2).stderr
     assert f"the key file {key} cannot be read" in said
     other = perdure.work / "other"

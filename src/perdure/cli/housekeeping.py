@@ -354,6 +354,8 @@ def _show_checked(
         print(f"  {finding.key}: {plain(finding.reason)}")
     if findings:
         print(pointed("Run: perdure repair"))
+    elif checked.locked:
+        print("All that was read is what was written.")
     else:
         print(f"All of {'it' if subset is None else 'that part'} is what was written.")
 

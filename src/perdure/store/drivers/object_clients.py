@@ -186,7 +186,7 @@ def make_client(
     except ImportError as error:
         raise UsageError(
             f"{place.scheme}:// needs the package obstore, which is not installed",
-            hint="pip install 'perdure[s3]'",
+            hint="In perdure's own folder: pip install '.[s3]'",
         ) from error
     try:
         match place.scheme:
