@@ -18,6 +18,9 @@ def test_a_job_goes_on_only_with_its_key(perdure, tmp_path):
 
     away = key.rename(perdure.work / "away")
     before = perdure.json("status", "last")
+    said = perdure("verify").stdout
+    assert "All that was read is what was written." in said
+    assert "All of it" not in said
     said = perdure("resume", "last", expect=2).stderr
     assert f"the key file {key} cannot be read" in said
     assert "PERDURE_KEY_FILE=FILE" in said

@@ -80,6 +80,30 @@ def test_the_hosts_signals_save_alike_and_leave_the_job_pending(perdure, number)
     assert numbers(said) + numbers(again) == list(range(6))
 
 
+def test_submitting_the_line_of_a_run_that_has_not_ended_is_said(perdure):
+    line = (perdure.template(COUNTING), "-p", "N=4")
+    with perdure.running("run", *line) as run:
+        run.until(r"number 2")
+        run.signal(signal.SIGINT)
+        run.end(expect=75)
+    first = perdure.json("status", "last")["job"]
+    assert "of this very line" not in perdure("submit", *line[:2], "N=1").stderr
+    said = perdure("submit", *line).stderr
+    assert f"job {first} of this very line has not ended" in said
+    assert f"perdure resume {first}" in said
+    perdure("wait", "last")
+    perdure("run", *line)  # it goes on with the first one, which ends
+    assert "of this very line" not in perdure("submit", *line).stderr
+    perdure("wait", "last")
+    perdure.wait_until_no_process()
+
+
+@pytest.mark.parametrize("command", ["run", "submit"])
+def test_again_without_a_key_is_refused(perdure, command):
+    said = perdure(command, perdure.template(COUNTING), "--again", expect=2).stderr
+    assert "--again needs --key" in said
+
+
 def test_a_second_ctrl_c_stops_at_once(perdure):
     template = perdure.template(COUNTING.replace("if asked:", "if len(asked) > 9:"))
     with perdure.running("run", template) as run:

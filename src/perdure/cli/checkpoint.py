@@ -88,6 +88,7 @@ def _look_again(found: "NamedCheckpoint") -> None:
 
 def _described(found: "NamedCheckpoint") -> dict[str, Any]:
     from perdure.manager.attempt_facts import checkpoint_facts
+    from perdure.manager.lineages import next_base
 
     return {
         "name": found.label,
@@ -95,7 +96,7 @@ def _described(found: "NamedCheckpoint") -> dict[str, Any]:
         "step": found.at.task.step.step.name,
         "task": found.at.stored.label,
         "key": found.at.stored.task,
-        "point": found.save.number == found.at.stored.lineage.point,
+        "point": found.save.number == next_base(found.at.view, found.at.stored),
         **to_builtins(checkpoint_facts(found.save)),
     }
 
@@ -130,7 +131,7 @@ def _is(described: dict[str, Any]) -> list[str]:
         "what the next attempt starts from": described["point"],
         "pinned": described["pinned"],
         "of a side branch": described["void"],
-        "perdure's own, for kept values": described["support"],
+        "perdure's own, with the files of a chunk's finished values": described["support"],
     }
     return [name for name, holds in marks.items() if holds] or ["kept by the retention rules"]
 

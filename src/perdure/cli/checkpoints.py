@@ -27,7 +27,7 @@ def checkpoints(**given: Any) -> int:
     from perdure.cli.naming import find_tasks
     from perdure.manager.attempt_facts import checkpoint_facts
     from perdure.manager.labels import checkpoint_label
-    from perdure.manager.lineages import read_lineage, stored_lineages
+    from perdure.manager.lineages import next_base, read_lineage, stored_lineages
 
     looked = look_into(places(given["home"], given["store"]))
     document = looked.job(given["job"])
@@ -40,6 +40,7 @@ def checkpoints(**given: Any) -> int:
         lineages = [read_lineage(view, one.step, one.ref) for one in found]
     rows: list[dict[str, Any]] = []
     for lineage in lineages:
+        point = next_base(view, lineage)
         for save in lineage.lineage.saves:
             if save.is_pruned and not (given["show_all"] or given["as_json"]):
                 continue
@@ -49,7 +50,7 @@ def checkpoints(**given: Any) -> int:
                     "step": view.job.step(lineage.step).name,
                     "task": lineage.label,
                     "key": lineage.task,
-                    "point": save.number == lineage.lineage.point,
+                    "point": save.number == point,
                     "facts": checkpoint_facts(save),
                 }
             )
@@ -65,16 +66,19 @@ def checkpoints(**given: Any) -> int:
 
 
 def _kept(options: "Options") -> str:
-    """The job's rules, in one sentence."""
-    rules = [f"the last {options.keep_last}" if options.keep_last > 1 else "the last one"]
+    """The job's rules, in plain sentences."""
+    last = f"last {options.keep_last} are" if options.keep_last > 1 else "last one is"
+    text = f"Of each task the {last} kept"
     if options.keep_age_seconds is not None:
-        rules.append(f"all of the last {duration(options.keep_age_seconds)}")
+        text += f", and all that are younger than {duration(options.keep_age_seconds)}."
     else:
-        rules.append("while there is room one an hour and one a day")
-    text = f"Kept of each task: {', '.join(rules)}"
+        text += (
+            "; while there is room, also the last one of each hour of a day and of each day of a"
+            " week."
+        )
     if options.keep_size_bytes is not None:
-        text += f"; at most {size(options.keep_size_bytes)} in all"
-    return f"{text}."
+        text += f" Those of one task take at most {size(options.keep_size_bytes)}."
+    return text
 
 
 def _plain_row(row: dict[str, Any]) -> dict[str, Any]:
@@ -115,6 +119,6 @@ def _marks(facts: "CheckpointFacts", *, is_point: bool) -> list[str]:
         "pinned": facts.pinned,
         "side branch": facts.void,
         "pruned": facts.pruned,
-        "for kept values": facts.support,
+        "perdure's own": facts.support,
     }
     return [name for name, holds in marks.items() if holds]

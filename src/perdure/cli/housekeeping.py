@@ -194,8 +194,10 @@ def du(**given: Any) -> int:
     jobs = job_ids(driver) if given["job"] is None else (looked.job(given["job"]).job,)
     rows = [_usage(looked, job) for job in jobs]
     total = sum(row["total_bytes"] for row in rows)
+    free = _free_bytes(looked)
     if given["as_json"]:
-        print(json.dumps({"store": looked.store.url, "jobs": rows, "total_bytes": total}))
+        described = {"store": looked.store.url, "jobs": rows, "total_bytes": total}
+        print(json.dumps({**described, "free_bytes": free}))
         return 0
     show_table(
         console(),
@@ -214,14 +216,45 @@ def du(**given: Any) -> int:
         ],
         right=("CHECKPOINTS", "RECORDS", "LOGS", "OBJECTS", "TOTAL"),
     )
-    print(f"{size(total)} in all")
+    print(f"{size(total)} in all{'' if free is None else f'; {size(free)} are free'}")
+    _show_beside(rows)
     return 0
+
+
+def _show_beside(rows: list[dict[str, Any]]) -> None:
+    """What the columns do not show: space that is let go, and files that are not in the store."""
+    waiting, adopted = (sum(row[n] for row in rows) for n in ("waiting_bytes", "adopted_bytes"))
+    if waiting:
+        print(
+            f"{size(waiting)} of it are of pruned checkpoints: a prune frees them when a minute is"
+            " over."
+        )
+    if adopted:
+        print(
+            f"Not in it: {size(adopted)} of files that checkpoints hold where the program wrote"
+            " them (--files adopt)."
+        )
+
+
+def _free_bytes(looked: "Looked") -> int | None:
+    """What may still be written to the store; None where nobody can tell."""
+    from contextlib import suppress
+
+    from perdure.store.layout import FORMAT_KEY
+    from perdure.store.room import free_bytes
+
+    path = looked.store.driver.local_path(FORMAT_KEY)
+    with suppress(OSError):
+        return None if path is None else free_bytes(path.parent)
+    return None
 
 
 def _usage(looked: "Looked", job: "JobId") -> dict[str, Any]:
     """What a job takes in the store and in this home."""
+    from perdure.clock import pause
     from perdure.errors import PerdureError
     from perdure.manager.stored_jobs import stored_job
+    from perdure.manager.usage import usage
     from perdure.store import layout
 
     driver = looked.store.driver
@@ -238,6 +271,8 @@ def _usage(looked: "Looked", job: "JobId") -> dict[str, Any]:
         document = stored_job(driver, job)
     except PerdureError:
         document = None
+    adopts = document is not None and document.options.files == "adopt"
+    found = usage(driver, job, adopts=adopts, clock=looked.clock, pause=pause)
     return {
         "job": job,
         "name": document.name if document is not None else None,
@@ -245,6 +280,7 @@ def _usage(looked: "Looked", job: "JobId") -> dict[str, Any]:
         "log_bytes": log_bytes,
         "objects": objects,
         "total_bytes": sum(sums.values()) + log_bytes,
+        **to_builtins(found),
     }
 
 
@@ -323,6 +359,8 @@ def _show_checked(
         print(f"  {finding.key}: {plain(finding.reason)}")
     if findings:
         print(pointed("Run: perdure repair"))
+    elif checked.locked:
+        print("All that was read is what was written.")
     else:
         print(f"All of {'it' if subset is None else 'that part'} is what was written.")
 

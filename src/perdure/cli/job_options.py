@@ -3,6 +3,7 @@
 `openjd run`'s own options have openjd's meaning here.
 """
 
+import json
 import math
 import os
 from collections.abc import Callable, Mapping
@@ -197,6 +198,11 @@ def job_document(given: Mapping[str, Any], environment: Mapping[str, str]) -> Jo
     from perdure.template import parse_parameters
     from perdure.template.pathmapping import read_path_mapping
 
+    if given["again"] and given["key"] is None:
+        raise UsageError(
+            "--again needs --key: only the job of a key is found again once it has ended",
+            hint="Leave it out: without --key a line whose job has ended begins a new one.",
+        )
     path: Path = given["template"]
     variables, omitted = split_variables(environment, tuple(given["env_omit"]))
     rules = given["path_mapping_rules"]
@@ -216,6 +222,26 @@ def job_document(given: Mapping[str, Any], environment: Mapping[str, str]) -> Jo
         selection=_selection(given),
         options=_options(given),
     )
+
+
+def with_line(document: JobDocument) -> JobDocument:
+    """Without ``--key`` the same line in the same folder is the same job, while it is not done.
+
+    Source: docs/decisions/090.
+    """
+    from msgspec.structs import replace
+
+    if document.key is not None:
+        return document
+    described = {
+        "folder": document.current_dir,
+        "template": [document.template.name, document.template.text],
+        "environments": [[one.name, one.text] for one in document.environments],
+        "parameters": dict(document.parameters),
+        "selection": repr(document.selection),
+        "name": document.name or None,
+    }
+    return replace(document, line=json.dumps(described, sort_keys=True))
 
 
 def _options(given: Mapping[str, Any]) -> Options:

@@ -12,7 +12,7 @@ from perdure.policy.resuming import Start
 from perdure.store.layout import StepKey, TaskKey
 
 #: What journals note that a person wants to know at once.
-_TOLD = frozenset({"message", "save", "restore"})
+_TOLD = frozenset({"message", "save", "room", "restore"})
 #: What each launch notes, and is told once.
 _TOLD_ONCE = "space"
 #: How attempts end that a person wants to know of at once.

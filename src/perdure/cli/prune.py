@@ -210,10 +210,18 @@ def _show(rows: list[_Row], *, is_dry: bool) -> None:
         )
     freed, waiting = (sum(getattr(row, name) for row in rows) for name in _SUMS)
     print(f"{size(freed)} {'would be' if is_dry else 'are'} freed.")
+    if rows and not any(row.says_something for row in rows):
+        print(_ALWAYS_KEPT)
     if waiting:
         print(f"{size(waiting)} may still be read: a prune in a minute frees them, or --now.")
 
 
+#: Said where nothing goes, so that nobody looks for the rule that would let these go.
+_ALWAYS_KEPT = (
+    "Whatever the rules, these stay: the checkpoint that a task's next attempt starts from, the one"
+    " that its last attempt started from, the newest, what is pinned, and, but for --keep-size,"
+    " the one that going back (`resume --from`) left."
+)
 _SUMS = ("freed_bytes", "waiting_bytes")
 
 

@@ -1,15 +1,12 @@
 """``perdure run``: submit and manage in front, showing what the tasks print."""
 
-import json
 from typing import Any
 
 import click
-from msgspec.structs import replace
 
-from perdure.cli.job_options import caller_environment, job_document, job_options
+from perdure.cli.job_options import caller_environment, job_document, job_options, with_line
 from perdure.cli.places import places, where_options
 from perdure.engines.local import LocalEngine
-from perdure.store.records.job_document import JobDocument
 
 #: So many workers import at once while the template is read; more would only slow each other.
 _MOST_PREPARED = 2
@@ -54,21 +51,4 @@ def _run(engine: LocalEngine, given: dict[str, Any]) -> int:
 
     where = places(given["home"], given["store"], share=given["share"])
     document = job_document(given, caller_environment())
-    return run_job(
-        where, _recognized(document, given), Shown.by(given), engine, again=given["again"]
-    )
-
-
-def _recognized(document: JobDocument, given: dict[str, Any]) -> JobDocument:
-    """Without ``--key`` the same line in the same folder is the same job, while it is not done."""
-    if document.key is not None:
-        return document
-    described = {
-        "folder": document.current_dir,
-        "template": [document.template.name, document.template.text],
-        "environments": [[one.name, one.text] for one in document.environments],
-        "parameters": dict(document.parameters),
-        "selection": repr(document.selection),
-        "name": given["name"],
-    }
-    return replace(document, line=json.dumps(described, sort_keys=True))
+    return run_job(where, with_line(document), Shown.by(given), engine, again=given["again"])

@@ -11,6 +11,7 @@ from perdure.cli.job_options import (
     job_document,
     job_options,
     told_at_submit,
+    with_line,
 )
 from perdure.cli.places import places, where_options
 from perdure.cli.pointing import pointed
@@ -31,17 +32,25 @@ def submit(**given: Any) -> int:
     from perdure.cli.detached import start_manager
     from perdure.clock import SystemClock, pause
     from perdure.manager.job_view import this_hosts_capacity
-    from perdure.manager.submission import check_runnable
+    from perdure.manager.submission import check_runnable, open_job_of_line
     from perdure.manager.submission import submit as put
     from perdure.worker.loading import load
 
     where = places(given["home"], given["store"], share=given["share"])
     document = job_document(given, caller_environment())
+    line = with_line(document)
     job = load(document)
     document = replace(document, name=document.name or job.name)
     check_runnable(document, job, this_hosts_capacity())
     check_places(document.options, where.store_url)
     store = where.open(write=True, create=True)
+    if (other := open_job_of_line(store.driver, line, SystemClock(), pause)) is not None:
+        resume = pointed(f"perdure resume {other.job}")
+        click.echo(
+            f"perdure: job {other.job} of this very line has not ended, and may write into the"
+            f" same folders as this new one; to go on with it: {resume}",
+            err=True,
+        )
     submitted = put(store.driver, document, SystemClock(), pause, again=given["again"])
     start_manager(where, submitted.document.job, resume=not submitted.is_new)
     found = submitted.document

@@ -62,7 +62,7 @@ def attempt_facts(
         resumed_from=claim.base if is_resume else None,
         kept=tuple(sorted(account.kept)),
         notes=tuple(
-            {"what": str(n.get("what", "")), "text": str(n.get("text", ""))} for n in account.notes
+            {name: str(n.get(name, "")) for name in ("what", "text", "at")} for n in account.notes
         ),
         last_checkpoint_at=_last_checkpoint_at(lineage, claim, saves),
         checkpoints=tuple(checkpoint_facts(save) for save in saves),

@@ -12,12 +12,14 @@ from msgspec import Struct
 
 from perdure.manager.facts import AttemptFacts, CheckpointFacts, JobFacts, TaskFacts
 from perdure.manager.job_status import JobStatus, StepStatus
+from perdure.policy.outcome import AttemptState
 from perdure.policy.states import State
 from perdure.template.ranges import range_text
 
 #: So many tasks are explained in an answer about a whole job.
 EXPLAINED_TASKS = 20
 _SHOWN_CHOICES = 5
+_FAILED = AttemptState.FAILED.value
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
@@ -113,7 +115,7 @@ def explain_task(found: JobStatus, task: TaskFacts) -> Explanation:
         state=f"{task.state} (held)" if task.held else task.state,
         sentences=(
             *_all_sentences(attempts),
-            *_next_sentences(task),
+            *_next_sentences(task, attempts),
         ),
         commands=tuple(_choices(found, task, attempts)),
     )
@@ -180,22 +182,39 @@ def _save_sentences(attempt: AttemptFacts) -> Iterator[str]:
         yield f"  of {saves.get('announced', 0)} saves {' and '.join(troubles)}"
 
 
-def _next_sentences(task: TaskFacts) -> Iterator[str]:
+def _next_sentences(task: TaskFacts, attempts: list[AttemptFacts]) -> Iterator[str]:
     if task.reason:
         yield task.reason
     if task.state == State.PENDING.value:
-        start = "the beginning" if task.base is None else f"checkpoint {task.base}"
         wait = f", {task.wait_seconds:.0f} s after the last one ended" if task.wait_seconds else ""
-        yield f"the next attempt starts from {start}{wait}"
+        yield f"the next attempt starts from {_start(task, attempts)}{wait}"
+    elif task.state == State.SUSPENDED.value and not task.held:
+        yield f"when it is resumed it starts from {_start(task, attempts)}"
     yield from task.notes
 
 
+def _start(task: TaskFacts, attempts: list[AttemptFacts]) -> str:
+    """From where it goes on, and why from there, where that is plain."""
+    there = [c for one in attempts for c in one.checkpoints if not (c.void or c.pruned)]
+    if task.base is None:
+        return "the beginning" if there else "the beginning: it has no checkpoint to go on from"
+    newest = max((one.sequence for one in there), default=None)
+    return f"checkpoint {task.base}" + (", its newest" if task.base == newest else "")
+
+
 def _choices(found: JobStatus, task: TaskFacts, attempts: list[AttemptFacts]) -> Iterator[str]:
-    """The lines by which a person chooses, for a task that is held or failed."""
-    if not task.held and task.state != State.FAILED.value:
+    """The lines by which a person chooses, for a task that is held or failed.
+
+    While a failed one waits for its next try there is nothing to choose: only what it printed.
+    """
+    is_chosen_by_a_person = task.held or task.state == State.FAILED.value
+    is_tried_again = task.state == State.PENDING.value and bool(attempts)
+    if not is_chosen_by_a_person and not (is_tried_again and attempts[-1].outcome == _FAILED):
         return
     job = found.document.job
     yield f"perdure logs {job} {shlex.quote(task.key)}  # what it printed"
+    if not is_chosen_by_a_person:
+        return
     yield f"perdure resume {job}  # the same again"
     line = f"perdure resume {job} --task {shlex.quote(task.key)}"
     known = {one.sequence: one for attempt in attempts for one in attempt.checkpoints}

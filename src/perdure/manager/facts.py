@@ -18,7 +18,12 @@ from perdure.policy.states import Counts
 
 #: Raised whenever the facts of one store are other facts, or an outline has other fields; what was
 #: cached before is then made anew.
-FACTS_VERSION = 1
+FACTS_VERSION = 2
+
+#: The kind of notes on what a job's checkpoints will need: one attempt of a launch has them.
+SPACE = "space"
+#: The kind of notes on saves for which there was no room.
+ROOM = "room"
 
 
 class CheckpointFacts(Struct, frozen=True, kw_only=True):
@@ -61,7 +66,7 @@ class AttemptFacts(Struct, frozen=True, kw_only=True):
         task: as people call it; ``key``: of its lineage.
         outcome: None while it is under way.
         saves: how many were announced, committed, skipped, torn.
-        notes: what was noted about it, in order, with the kind of each.
+        notes: what was noted about it, in order, with the kind of each, and when.
         progress, status: what it says now, while it is under way.
         last_checkpoint_at: when its newest checkpoint was committed, or the one that it resumed
             from; None for none: its work since the start is not saved.

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from perdure.manager.attempt_facts import Named, attempt_facts
 from perdure.manager.facts import (
+    SPACE,
     AttemptFacts,
     JobFacts,
     LaunchFacts,
@@ -170,7 +171,7 @@ class _Reading:
             state=status.state.value,
             held=status.is_held,
             reason=status.reason,
-            base=start.base if start is not None else None,
+            base=start.base if start and status.state is not State.CANCELED else None,
             wait_seconds=start.wait_seconds if start is not None else 0.0,
             choices=answer.choices if isinstance(answer, Held) else (),
             unusable=isinstance(answer, Held) and answer.is_unusable,
@@ -187,7 +188,8 @@ class _Reading:
                 if step is None or task in step.watched:
                     continue
                 is_running = task in step.running
-                if not (self._is_whole or is_running):
+                warns = any(note.get("what") == SPACE for note in account.notes)
+                if not (self._is_whole or is_running or warns):
                     self._listed.attempts_left_out += 1
                     continue
                 begun = account.begun or {}

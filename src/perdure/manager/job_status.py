@@ -7,7 +7,7 @@ waiting. Of processes on other hosts nothing can be seen at one look; they are t
 added to: docs/cli.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +16,15 @@ from msgspec.structs import replace
 
 from perdure.clock import from_text
 from perdure.journal.heartbeat import read_heartbeat
-from perdure.manager.facts import AttemptFacts, JobFacts, LaunchFacts, StepFacts, TaskFacts
+from perdure.manager.facts import (
+    ROOM,
+    SPACE,
+    AttemptFacts,
+    JobFacts,
+    LaunchFacts,
+    StepFacts,
+    TaskFacts,
+)
 from perdure.manager.presence import read_manager
 from perdure.policy.outcome import By
 from perdure.policy.states import State, Status, StepInJob, job_status, step_status
@@ -280,7 +288,7 @@ def _reason(found: JobStatus) -> str:
 
 
 def _warnings(facts: JobFacts, now: Now) -> list[str]:
-    found = list(facts.damage)
+    found = [*facts.damage, *_about_room(facts)]
     names = {attempt.key: attempt.task for attempt in facts.attempts if attempt.outcome is None}
     for launch in now.launches.values():
         heartbeat = launch.heartbeat
@@ -305,6 +313,26 @@ def _warnings(facts: JobFacts, now: Now) -> list[str]:
         if warning is not None:
             found.append(warning)
     return found
+
+
+def _about_room(facts: JobFacts) -> Iterator[str]:
+    """What is told about room while the job goes on, with when that was: the newest counts."""
+    if facts.settled is not None:
+        return
+    telling = [one for one in facts.attempts if any(n["what"] == SPACE for n in one.notes)]
+    for attempt in telling[-1:]:
+        for note in attempt.notes:
+            if note["what"] == SPACE:
+                yield _dated(attempt, note)
+    for attempt in facts.attempts:
+        notes = [note for note in attempt.notes if note["what"] == ROOM]
+        if notes and attempt.outcome is None:
+            yield _dated(attempt, notes[-1])
+
+
+def _dated(attempt: AttemptFacts, note: Mapping[str, str]) -> str:
+    said = f" (said at {note['at']})" if note.get("at") else ""
+    return f"{attempt.task}: {note['text']}{said}"
 
 
 def _saves(number: int) -> str:

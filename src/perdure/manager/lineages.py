@@ -71,6 +71,12 @@ class StoredLineage(Struct, frozen=True, kw_only=True):
         return with_digests(decode_manifest(record.header, record.payload, name=name), save.digests)
 
 
+def next_base(view: JobView, stored: StoredLineage) -> int | None:
+    """The checkpoint that the task's next attempt starts from; None where none ever begins."""
+    can_go_on = view.steps[stored.step].can_go_on(stored.task, view.stops)
+    return stored.lineage.point if can_go_on else None
+
+
 def read_lineage(view: JobView, step: StepView, ref: TaskRef) -> StoredLineage:
     """One lineage, read."""
     return _read(view, step, ref, step.texts(ref))

@@ -69,7 +69,7 @@ class LineagePruned(Struct, frozen=True, kw_only=True):
     held_by: LaunchId | None = None
 
 
-class _Manifests(Struct):
+class Manifests(Struct):
     """The checkpoints of one lineage, read once."""
 
     log: Log
@@ -77,6 +77,7 @@ class _Manifests(Struct):
     known: dict[int, Manifest] = field(default_factory=dict)
 
     def __call__(self, number: int) -> Manifest:
+        """The description of that checkpoint."""
         if number not in self.known:
             record = self.log.fetch(number)
             self.known[number] = decode_manifest(
@@ -155,7 +156,7 @@ class LineagePruner:
             clock=self._clock,
             retention=self._order.retention,
             lineage=lineage,
-            manifest=_Manifests(log, stored.label),
+            manifest=Manifests(log, stored.label),
         )
 
     def _collected(
@@ -167,7 +168,7 @@ class LineagePruner:
         held_by: LaunchId | None = None,
     ) -> LineagePruned:
         driver = self._view.records.driver
-        named = _sizes(driver, stored.packs, pruner.due(pruner.lineage(), grace=timedelta()))
+        named = pack_sizes(driver, stored.packs, pruner.due(pruner.lineage(), grace=timedelta()))
         gone = pruner.collect(grace=self._order.grace)
         freed = sum(named.pop(pack, 0) for pack in gone)
         return LineagePruned(
@@ -216,7 +217,7 @@ def collect_leftovers(
     """
     return sum(
         len(_leftovers(driver, job, step, task, clock, pause).collect())
-        for step, task in _lineages(driver, job)
+        for step, task in lineages_of(driver, job)
         if driver.children(layout.packs(job, step, task))
     )
 
@@ -239,11 +240,11 @@ def _leftovers(
         retention=Retention(),
         # Who holds it does not matter: all that is not pruned is living.
         lineage=lambda: fold_lineage(log.entries, share=None),
-        manifest=_Manifests(log, task),
+        manifest=Manifests(log, task),
     )
 
 
-def _lineages(driver: Driver, job: JobId) -> Iterator[tuple[StepKey, TaskKey]]:
+def lineages_of(driver: Driver, job: JobId) -> Iterator[tuple[StepKey, TaskKey]]:
     """The lineages that the store shows."""
     prefix = layout.lineages_prefix(job)
     for step in driver.children(prefix):
@@ -255,10 +256,10 @@ def _lineages(driver: Driver, job: JobId) -> Iterator[tuple[StepKey, TaskKey]]:
 
 
 def _sum(driver: Driver, prefix: str, packs: Iterable[PackId]) -> int:
-    return sum(_sizes(driver, prefix, packs).values())
+    return sum(pack_sizes(driver, prefix, packs).values())
 
 
-def _sizes(driver: Driver, prefix: str, packs: Iterable[PackId]) -> dict[PackId, int]:
+def pack_sizes(driver: Driver, prefix: str, packs: Iterable[PackId]) -> dict[PackId, int]:
     """The sizes of those packs that are there."""
     there = set(listed_packs(driver, prefix)) & set(packs)
     return {pack: driver.head(layout.pack_key(prefix, pack)) or 0 for pack in there}

@@ -261,6 +261,14 @@ class StepView(Struct):
             stop=stops.stopped(Scope(self.key, watched.ref.task)),
         )
 
+    def can_go_on(self, task: TaskKey, stops: Stops) -> bool:
+        """Whether the task may have a next attempt: what succeeded or was canceled never does."""
+        watched = self.watched.get(task)
+        if watched is None:
+            return task not in self.succeeded
+        done = (State.SUCCEEDED, State.CANCELED)
+        return self.status(watched, stops).state not in done
+
     def counts(self, stops: Stops) -> Counts:
         """How many tasks are in which state."""
         statuses = [self.status(watched, stops) for watched in self.watched.values()]

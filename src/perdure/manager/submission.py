@@ -115,6 +115,19 @@ def submit(
         driver.delete(layout.job_record(document.job))
 
 
+def open_job_of_line(
+    driver: Driver, document: JobDocument, clock: Clock, pause: Callable[[int], None]
+) -> JobDocument | None:
+    """The job that `perdure run` would go on with for this line; None where it has ended."""
+    name = _name(document)
+    if name is None or document.key is not None:
+        return None
+    log = Log(driver, layout.name_log(name), clock=clock, pause=pause)
+    log.read()
+    known = _job_of(driver, log)
+    return None if known is None or is_settled(driver, known.job, clock, pause) else known
+
+
 def _check_same(document: JobDocument, known: JobDocument) -> None:
     """A key means one result: another template or other parameters are another job.
 

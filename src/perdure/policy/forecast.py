@@ -8,7 +8,7 @@ to come. Pure; sizes in bytes.
 Source: design 6, "Files policy"; docs/decisions/108.
 """
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
@@ -18,6 +18,8 @@ from perdure.sizes import size_text
 LARGE_BYTES = 20 << 30
 #: Less of the free room than this is not worth a word.
 _QUIET_SHARE = 0.1
+#: Units in which people think of what is ahead, each up to twice the next one.
+_UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 
 
 class FirstSave(Struct, frozen=True, kw_only=True):
@@ -50,13 +52,14 @@ class Forecast(Struct, frozen=True, kw_only=True):
     Attributes:
         per_task_bytes, job_bytes: what kept checkpoints will need at most.
         fits: whether there is room for it; None where nobody can tell.
-        full_at: when there is none left, if it does not fit.
+        full_at: when there is none left, if it does not fit; ``full_in``: how far ahead that is.
     """
 
     per_task_bytes: int
     job_bytes: int
     fits: bool | None
     full_at: datetime | None
+    full_in: timedelta = timedelta()
 
 
 def forecast(first: FirstSave, now: datetime) -> Forecast:
@@ -67,15 +70,28 @@ def forecast(first: FirstSave, now: datetime) -> Forecast:
         return Forecast(per_task_bytes=per_task, job_bytes=job, fits=None, full_at=None)
     # The first one is there already.
     fits = job - first.stored_bytes <= first.free_bytes
-    full_at = None
-    if not fits:
-        saves = first.free_bytes / (first.stored_bytes * max(first.side_by_side, 1))
-        full_at = now + saves * max(first.after, timedelta(seconds=1))
-    return Forecast(per_task_bytes=per_task, job_bytes=job, fits=fits, full_at=full_at)
+    if fits:
+        return Forecast(per_task_bytes=per_task, job_bytes=job, fits=True, full_at=None)
+    saves = first.free_bytes / (first.stored_bytes * max(first.side_by_side, 1))
+    ahead = saves * max(first.after, timedelta(seconds=1))
+    return Forecast(
+        per_task_bytes=per_task, job_bytes=job, fits=False, full_at=now + ahead, full_in=ahead
+    )
+
+
+def when(moment: datetime, ahead: timedelta) -> str:
+    """``at 04:10Z, in 3 hours``; of a later day ``on Tuesday at 04:10Z, in 2 days``."""
+    utc = moment.astimezone(UTC)
+    is_today = utc.date() == (utc - ahead).date()
+    seconds = ahead.total_seconds()
+    unit, length = next((one for one in _UNITS if seconds >= 2 * one[1]), _UNITS[-1])
+    number = round(seconds / length)
+    clock = utc.strftime("at %H:%MZ" if is_today else "on %A at %H:%MZ")
+    return f"{clock}, in {number} {unit}{'' if number == 1 else 's'}"
 
 
 def sentences(first: FirstSave, found: Forecast) -> list[str]:
-    """What to tell a person; nothing where there is plenty of room. Times are local."""
+    """What to tell a person; nothing where there is plenty of room."""
     if first.is_adopted or not first.stored_bytes:
         return []
     said: list[str] = []
@@ -91,9 +107,9 @@ def sentences(first: FirstSave, found: Forecast) -> list[str]:
             f" up to {size_text(found.per_task_bytes)} a task{tasks}{room}"
         )
     if found.full_at is not None:
-        moment = found.full_at.astimezone().strftime("%A at %H:%M")
+        moment = when(found.full_at, found.full_in)
         said.append(
-            f"the store will be full on {moment}: free some room, keep fewer (--keep-last), or, if"
+            f"the store will be full {moment}: free some room, keep fewer (--keep-last), or, if"
             " the program writes each checkpoint under a new name, use --files adopt"
         )
     elif first.size_bytes >= LARGE_BYTES:

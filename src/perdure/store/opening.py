@@ -264,7 +264,7 @@ def _check_owner(root: Path, found: os.stat_result, *, is_shared: bool) -> None:
 def _no_store(url: str) -> HomeError:
     return HomeError(
         f"there is no store at {url}",
-        hint="Name the place that was used when the job was submitted.",
+        hint="No job was run there yet. Where jobs were run elsewhere, name it: --home or --store.",
         url=url,
     )
 

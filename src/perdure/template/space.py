@@ -9,7 +9,7 @@ Task keys, the order of tasks and the bounds of chunks are part of the store's f
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NewType, Self
 
 from blake3 import blake3
@@ -24,6 +24,9 @@ TaskKey = NewType("TaskKey", str)
 #: Where adaptive chunking goes on: (which values of the other parameters, which value next).
 Cursor = tuple[int, int]
 START: Cursor = (0, 0)
+#: Of values that are named in an error, so many, and so much of each.
+_SHOWN_VALUES = 8
+_SHOWN_CHARACTERS = 40
 
 
 class TaskValue(Struct, frozen=True, kw_only=True):
@@ -143,6 +146,7 @@ class TaskSpace:
             if not chunk.is_adaptive:
                 formed = FormedChunks(self._chunk_row, chunk)
                 axes[chunk.parameter] = Axis.of_chunks(chunk.parameter, formed)
+        self._axes = axes
         self._other = dimension(_expression(self.names, combination, without=self._inner), axes)
         self._chunk_count = len(axes[chunk.parameter]) if chunk and not chunk.is_adaptive else 1
 
@@ -233,8 +237,20 @@ class TaskSpace:
             raise ValueError(f"the task lacks a value for {', '.join(missing)}")
         if not self.contains(texts):
             shown = ", ".join(f"{name}={texts[name]}" for name in self.names)
-            raise ValueError(f"the step has no task with {shown}")
+            raise ValueError(f"the step has no task with {shown}; {self._there_are(texts)}")
         return self._typed(texts)
+
+    def _there_are(self, texts: Mapping[str, str]) -> str:
+        """The values that there are of those parameters that have another one in ``texts``."""
+        found = []
+        for name in self.names:
+            if self.chunk is not None and name == self.chunk.parameter:
+                if not self._holds_chunk(texts[name]):
+                    there = _listed(len(self._chunk_row), lambda n: str(self._chunk_row[n]))
+                    found.append(f"{name} is of {there}")
+            elif not (axis := self._axes[name]).holds(texts):
+                found.append(f"{name} is one of {_listed(len(axis), axis.text)}")
+        return "; ".join(found) or "these values do not come together"
 
     def chunk_texts(self, values: Iterable[int]) -> tuple[str, ...]:
         """The remainder ``values`` of a chunk, split again as the range constraint demands."""
@@ -302,6 +318,18 @@ class TaskSpace:
                 name: TaskValue(type=self.types[name], value=texts[name]) for name in self.names
             }
         )
+
+
+def _listed(length: int, text: Callable[[int], str]) -> str:
+    """The first values and the last one."""
+    shown = [_shortened(text(index)) for index in range(min(length, _SHOWN_VALUES))]
+    if length > _SHOWN_VALUES:
+        shown += ["…", f"{_shortened(text(length - 1))} ({length} values)"]
+    return ", ".join(shown)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 def _texts(parameters: TaskParameters | Mapping[str, str]) -> Mapping[str, str]:

@@ -111,6 +111,8 @@ class AttemptRecord:
 
     def append(self, kind: Kind, fields: Mapping[str, object], durable: bool) -> bool:  # noqa: FBT001 - as `Committing` calls it
         """A line about the attempt; whether it is durable, where that was asked."""
+        if kind is Kind.NOTED:
+            fields = {**fields, "at": to_text(self._context.clock.now())}
         return self._context.journal.append(kind, {**self._key, **fields}, durable=durable)
 
     def note(self, what: str, text: str) -> None:

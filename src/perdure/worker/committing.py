@@ -266,7 +266,7 @@ class Committer:
         elif problem is None:
             self._commit_save(drained.save, drained.captured)
         elif isinstance(problem, OutOfSpace) and self._with.make_room(drained.captured.manifest):
-            self._note("save", f"{problem.message}: older checkpoints were pruned")
+            self._note("room", f"{problem.message}: older checkpoints were pruned")
             self._bring(drained.save, drained.captured)
             return False
         else:
@@ -356,7 +356,7 @@ class Committer:
             is_torn = isinstance(error, CheckpointTorn)
             self._facts.torn += is_torn
             how = "torn" if is_torn else "not taken"
-            self._note("save", f"{what} {how}: {error.message}")
+            self._note(_about(error), f"{what} {how}: {error.message}")
             return error
         for note in captured.notes:
             self._note("save", note)
@@ -403,12 +403,12 @@ class Committer:
         except OutOfSpace as error:
             if not self._with.make_room(in_flight):
                 raise
-            self._note("save", f"{error.message}: older checkpoints were pruned")
+            self._note("room", f"{error.message}: older checkpoints were pruned")
             return store()
 
     def _not_put(self, error: PerdureError) -> None:
         self._facts.problem = error.message
-        self._note("save", f"not committed: {error.message}")
+        self._note(_about(error), f"not committed: {error.message}")
 
     def _values_kept(
         self, values: Iterable[int], sequence: int | None, manifest: Manifest | None
@@ -435,6 +435,11 @@ class Committer:
 
     def _note(self, what: str, text: str) -> None:
         self._with.note(Kind.NOTED, {"what": what, "text": text}, False)
+
+
+def _about(error: PerdureError) -> str:
+    """What a note about a save is about: room, of which `perdure status` warns, or the save."""
+    return "room" if isinstance(error, OutOfSpace) else "save"
 
 
 def _as_taken(merged: Manifest, captured: CapturedSave) -> Manifest:

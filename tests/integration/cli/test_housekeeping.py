@@ -112,6 +112,8 @@ def test_du_adds_up(suspended):
     assert job["total_bytes"] == sum(job[name] for name in parts) == found["total_bytes"]
     assert job["checkpoint_bytes"] > 3000
     assert suspended.job in suspended("du", "last").stdout
+    assert found["free_bytes"] > 0
+    assert "are free" in suspended("du").stdout
 
 
 def test_verify_reads_everything_back(suspended):

@@ -217,7 +217,16 @@ def test_bad_input_is_one_sentence_and_the_right_code(suspended, arguments, code
 
 
 def test_a_store_that_is_not_there(shell):
-    assert "no store" in shell("status", "last", expect=5).stderr
+    for command in (
+        ("status", "last"),
+        ("du",),
+        ("prune",),
+        ("rm", "--older", "1d"),
+        ("resume", "x"),
+    ):
+        said = shell(*command, expect=5).stderr
+        assert "no store" in said
+        assert "No job was run there yet" in said
     assert "no store" in shell("status", "--store", shell.folder / "x", expect=5).stderr
     environment = {n: t for n, t in shell.environment.items() if n != "PERDURE_STORE"}
     done = subprocess.run(

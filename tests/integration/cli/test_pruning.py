@@ -66,6 +66,8 @@ def test_by_its_own_rules_there_is_nothing_to_prune(resting):
     found = resting.json("prune", "last")
     assert [row["checkpoints"] for row in found["tasks"]] == [[]]
     assert "0 B are freed" in resting("prune").stdout
+    assert "Whatever the rules, these stay" in resting("prune", "--keep-size", "100G").stdout
+    assert "these stay" not in resting("prune", "--keep-last", "1", "--dry-run").stdout
     assert packs(resting) == ["1", "2", "3"]
 
 
@@ -76,12 +78,15 @@ def test_the_record_comes_first_and_the_data_goes_when_its_grace_is_over(resting
     assert (row["checkpoints"], row["freed_bytes"], row["held_by"]) == ([1, 2], 0, None)
     assert found["waiting_bytes"] > 0
     assert (packs(resting), kept(resting)) == (["1", "2", "3"], [3])
+    assert resting.json("du")["jobs"][0]["waiting_bytes"] == found["waiting_bytes"]
+    assert "of it are of pruned checkpoints" in resting("du").stdout
     assert "--now" in resting("prune", "last", "--keep-last", "1").stdout
     age_records(resting, "prune")
     later = resting.json("prune", "last")
     assert later["freed_bytes"] == found["waiting_bytes"]
     assert later["waiting_bytes"] == 0
     assert packs(resting) == ["3"]
+    assert resting.json("du")["jobs"][0]["waiting_bytes"] == 0
     assert resting.json("du")["jobs"][0]["checkpoint_bytes"] == before - later["freed_bytes"]
     assert resting.json("verify")["damaged"] == []
 
@@ -145,6 +150,9 @@ def test_it_is_no_attempt_and_the_job_goes_on_as_before(resting):
     attempts = resting.json("status", "last")["attempts"]
     assert [(one["number"], one["resumed_from"]) for one in attempts] == [(1, None), (2, 3)]
     assert resting.json("prune", "last", "--keep-last", "1")["tasks"][0]["held_by"] is None
+    (left,) = [c for c in resting.json("checkpoints", "last")["checkpoints"] if not c["pruned"]]
+    assert left["point"] is False  # what succeeded has no next attempt
+    assert resting.json("checkpoint", "show", left["name"])["point"] is False
 
 
 def test_what_a_worker_holds_is_left_to_it(shell):
@@ -200,7 +208,9 @@ def test_a_jobs_own_rules_are_shown(resting, shell):
     }
     assert shell.json("status", resting.job)["retention"]["keep_age_seconds"] is None
     said = resting("checkpoints", resting.job).stdout
-    assert "Kept of each task: the last 3, while there is room one an hour and one a day." in said
+    assert (
+        "Of each task the last 3 are kept; while there is room, also the last one of each" in said
+    )
 
 
 @pytest.mark.parametrize("option", ["--keep-age", "--keep-size", "--max-pack-age"])

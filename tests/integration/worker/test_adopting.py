@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from perdure.clock import SystemClock
 from perdure.manager.removing import release_adopted
+from perdure.manager.usage import usage
 from perdure.store.files.adopting import adopted
 from perdure.store.manifests.manifest import Kept
 from support.task_words import interrupted, job_of
@@ -71,6 +73,13 @@ def test_old_ones_are_retired_by_retention(adopting):
     assert len(adopting.held()) == 3
     files = {path.stat().st_ino for path in adopting.held()}
     assert files == {(adopting.folder / name).stat().st_ino for name in adopting.own()}
+
+
+def test_what_is_held_outside_is_counted_once_a_version(adopting):
+    interrupted(adopting.job, "all committed")
+    where = (adopting.job.driver, adopting.job.document.job)
+    found = usage(*where, adopts=True, clock=SystemClock(), pause=lambda _tries: None)
+    assert found.adopted_bytes == sum(path.stat().st_size for path in adopting.held()) == 300_000
 
 
 def test_it_goes_on_from_the_file_where_it_is(adopting):

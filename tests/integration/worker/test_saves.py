@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.clock import from_text
 from support.task_words import interrupted, job_of
 from support.worker_runs import wait_until
 
@@ -62,6 +63,7 @@ def test_an_embedded_file_as_the_saves_file_is_refused(ground):
     interrupted(job)
     assert job.manifest(job.lineage().point).state == "y"
     assert any("belongs to the session" in note for note in job.notes())
+    assert all(from_text(note["at"]) for note in job.attempts()[-1].notes)
 
 
 def test_after_the_acknowledgement_the_only_file_may_be_overwritten(ground):

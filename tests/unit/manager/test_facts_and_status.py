@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from looking_kit import GONE_PID, LAUNCH, HandMade
 from perdure.journal.heartbeat import Heartbeat
+from perdure.journal.journal_format import Kind
 from perdure.manager import facts_reading
 from perdure.manager.explaining import explain_job, explain_task
 from perdure.manager.facts import from_json
@@ -86,6 +87,27 @@ def test_a_resumable_task_without_a_checkpoint_for_long_is_warned_about():
     assert not status_of(late, facts, seen).warnings
 
 
+def noted(made, index, what, text):
+    about = {"step": 1, "task": made.key(index), "attempt": 1}
+    made.journal(Kind.NOTED, **about, what=what, text=text, at="2026-11-29T10:00:02.000Z")
+
+
+def test_what_is_told_about_room_is_a_warning_while_the_job_goes_on(monkeypatch):
+    monkeypatch.setattr(facts_reading, "EVERY_ATTEMPT_TASKS", 10)
+    made = running()
+    noted(made, 0, "space", "the store will be full at 10:00Z, in 20 seconds")
+    noted(made, 1, "room", "not committed: no space left")
+    noted(made, 1, "save", "something else")
+    warnings = status(made).to_json()["warnings"]
+    told = "the store will be full at 10:00Z, in 20 seconds (said at 2026-11-29T10:00:02.000Z)"
+    assert any("left" in one and one.endswith(told) for one in warnings)
+    assert any("]: not committed: no space" in warning for warning in warnings)
+    assert not any("something else" in warning for warning in warnings)
+    assert any(told in sentence for sentence in next(explain_job(status(made))).sentences)
+    made.record("settled", step=None, state="FAILED", outcomes={}, upto=0, reason="")
+    assert not any("full" in warning for warning in status(made).warnings)
+
+
 def test_the_settled_record_decides_until_a_person_resumes():
     made = HandMade()
     outcomes = {"failed": 1, "succeeded": 39}
@@ -106,6 +128,18 @@ def test_a_persons_stop_suspends_what_nobody_runs():
     found = status(made)
     assert found.status.state is State.SUSPENDED
     assert found.to_json()["steps"][0]["tasks"]["suspended"] == 40
+
+
+def test_what_was_canceled_has_no_next_start():
+    made = HandMade()
+    failed_thrice(made)
+    made.record("cancel", scope={}, by="user")
+    (task,) = status(made).facts.tasks
+    assert (task.state, task.base) == ("CANCELED", None)
+    view = made.view()
+    step = view.steps[1]
+    assert not step.can_go_on(task.key, view.stops)
+    assert step.can_go_on(made.key(1), view.stops)
 
 
 def failed_thrice(made):
@@ -136,6 +170,33 @@ def test_a_held_task_shows_its_choices_with_the_lines_that_choose():
     text = "\n".join(explanation.sentences)
     assert "attempt 4 on here, from checkpoint 1: FAILED" in text
     assert "1 torn" in text
+
+
+def failed_once():
+    made = HandMade()
+    key = made.key(0)
+    made.launch()
+    made.share(0, 0)
+    made.begun(key, VALUES)
+    made.save(key, "aa" * 32)
+    made.ended(key, "FAILED", cause="exit", exit_code=1)
+    return made, key
+
+
+def test_while_a_failed_task_waits_for_its_next_try_its_logs_are_pointed_at():
+    made, key = failed_once()
+    found = status(made)
+    explanation = explain_task(found, found.facts.tasks[0])
+    assert explanation.commands == (f"perdure logs {made.job} {key}  # what it printed",)
+    assert "the next attempt starts from checkpoint 1, its newest" in str(explanation.sentences)
+
+
+def test_a_suspended_task_says_what_it_goes_on_from():
+    made, _ = failed_once()
+    made.record("suspend", scope={}, by="user")
+    found = status(made)
+    explanation = explain_task(found, found.facts.tasks[0])
+    assert "when it is resumed it starts from checkpoint 1, its newest" in explanation.sentences
 
 
 def test_attempts_carry_their_checkpoints_and_where_they_began():

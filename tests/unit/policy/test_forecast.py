@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from perdure.policy.forecast import FirstSave, forecast, sentences
+from perdure.policy.forecast import FirstSave, forecast, sentences, when
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 GIB = 1 << 30
@@ -57,11 +57,24 @@ def test_when_it_will_be_full(free, side_by_side, minutes):
 
 def test_the_day_and_the_hour_are_told():
     text = said(tasks=1000, free_bytes=9280 * GIB)
-    local = (NOW + timedelta(minutes=9280)).astimezone()
-    assert f"the store will be full on {local:%A at %H:%M}" in text
+    assert "the store will be full on Sunday at 22:40Z, in 6 days: free" in text
     assert "3 kept ones need up to 30.0 GiB a task and 29.3 TiB for all 1000 tasks" in text
     assert "9.1 TiB are free" in text
     assert "--files adopt" in text
+
+
+@pytest.mark.parametrize(
+    ("ahead", "said"),
+    [
+        (timedelta(), "at 12:00Z, in 0 seconds"),
+        (timedelta(seconds=20), "at 12:00Z, in 20 seconds"),
+        (timedelta(hours=3), "at 15:00Z, in 3 hours"),
+        (timedelta(hours=16, minutes=10), "on Tuesday at 04:10Z, in 16 hours"),
+        (timedelta(days=9), "on Wednesday at 12:00Z, in 9 days"),
+    ],
+)
+def test_a_moment_is_said_with_its_zone_and_how_far_it_is(ahead, said):
+    assert when(NOW + ahead, ahead) == said
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,8 @@ def test_no_such_task():
     [
         ({"A": "1"}, "lacks a value for B"),
         ({"A": "1", "B": "x", "C": "2"}, "no task parameter C; its parameters: A, B"),
-        ({"A": "1", "B": "q"}, "no task with A=1, B=q"),
+        ({"A": "1", "B": "q"}, "no task with A=1, B=q; B is one of x, y$"),
+        ({"A": "3", "B": "q"}, "A is one of 1, 2; B is one of x, y$"),
     ],
 )
 def test_a_task_named_by_texts(texts, message):
@@ -94,6 +95,18 @@ def test_a_task_named_by_texts(texts, message):
     assert one.typed({"B": "y", "A": "1"}) == one.task(1)
     with pytest.raises(ValueError, match=message):
         one.typed(texts)
+
+
+def test_the_values_that_there_are_are_named_shortened():
+    with pytest.raises(ValueError, match="these values do not come together"):
+        space("(A, B)", A="12", B="xy").typed({"A": "1", "B": "y"})
+    many = space(A=[str(number) for number in range(1, 41)])
+    with pytest.raises(
+        ValueError, match=r"A is one of 1, 2, 3, 4, 5, 6, 7, 8, …, 40 \(40 values\)$"
+    ):
+        many.typed({"A": "99"})
+    with pytest.raises(ValueError, match=f"one of {'x' * 40}…$"):
+        space(A=["x" * 99]).typed({"A": "99"})
 
 
 def test_parameters_as_json():

@@ -241,7 +241,7 @@ class Requests:
             case Fault.CREDENTIALS:
                 return StoreUnavailable(
                     f"{where} does not let us in: {answer.said}",
-                    hint=f"Renew the credentials; they must allow to {_RIGHTS}. It is tried again.",
+                    hint=f"Renew the credentials, which must allow to {_RIGHTS}; then do it again.",
                     url=self._url,
                 )
             case Fault.REFUSED | Fault.RANGE | Fault.EXISTS:
@@ -253,7 +253,7 @@ class Requests:
             case _:
                 return StoreUnavailable(
                     f"{where} is out of reach: {answer.said}",
-                    hint="It is tried again; see whether the network and the service are up.",
+                    hint="See whether the network and the service are up, then do the same again.",
                     url=self._url,
                 )
 

@@ -32,7 +32,7 @@ _DEFAULT_ACL = "system.posix_acl_default"
 _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE: room behind the end, which stays where it is
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_FORBIDDEN = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+_FORBIDDEN = frozenset({errno.EACCES, errno.EPERM})
 _AWAY = frozenset({errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN})
 _TOO_MANY = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 # What is there, or is not: for the caller to decide about.
@@ -101,6 +101,12 @@ def translated(error: OSError, doing: str, path: Path | str) -> PerdureError | N
         return OutOfSpace(
             why, hint="Free some space there or prune checkpoints, then go on.", path=str(path)
         )
+    if error.errno == errno.EROFS:
+        return HomeError(
+            f"{why} (it is mounted read-only, or its disk has made it so)",
+            hint="Mount it for writing, or use --store with another place.",
+            path=str(path),
+        )
     if error.errno in _FORBIDDEN:
         return HomeError(
             why + whose(Path(path)),
@@ -115,14 +121,18 @@ def translated(error: OSError, doing: str, path: Path | str) -> PerdureError | N
         )
     if error.errno in _AWAY:
         return StoreUnavailable(
-            why, hint="The file system does not answer; it is tried again.", path=str(path)
+            why,
+            hint="The file system does not answer: see that it is there, then do the same again.",
+            path=str(path),
         )
     if error.errno in _TOO_MANY:
         return StoreUnavailable(
             why, hint="This host has no room for one more: see `ulimit -n`.", path=str(path)
         )
     # Whatever else a kernel may say: nobody above this module knows what to do about it.
-    return StoreUnavailable(why, hint="It is tried again; see the system's log.", path=str(path))
+    return StoreUnavailable(
+        why, hint="See the system's log, then do the same again.", path=str(path)
+    )
 
 
 def whose(path: Path) -> str:
