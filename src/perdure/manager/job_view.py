@@ -34,7 +34,7 @@ from perdure.store import layout
 from perdure.store.drivers.driver import Driver
 from perdure.store.layout import LaunchId, StepKey, TaskKey
 from perdure.store.records.job_document import JobDocument
-from perdure.store.records.job_log import LaunchIntent
+from perdure.store.records.job_log import UNKNOWN_STEP, LaunchIntent
 from perdure.store.records.log import Entry
 from perdure.template.outline import JobOutline
 from perdure.template.requirements import HostRequirements
@@ -113,6 +113,8 @@ class JobView:
         """Steps with a launch that is not known to have ended: only launches take shares."""
         launches = self.records.state.launches.values()
         steps = {intent.step for intent in launches if intent.launch not in self._gone}
+        if UNKNOWN_STEP in steps:
+            return set(self.steps)
         return steps & self.steps.keys()
 
     def _read_journal(self, launch: LaunchId) -> None:
@@ -158,9 +160,9 @@ class JobView:
         if launch in state.seals:
             return LaunchState.DEAD
         opened = self.records.known_account(launch).opened or state.started.get(launch)
-        if opened is None:
+        if opened is None and not intent.is_recovered:
             return self._unstarted(intent)
-        if is_gone(opened):
+        if opened is not None and is_gone(opened):
             return LaunchState.DEAD
         counter = read_counter(self._with.driver, layout.heartbeat(self.document.job, launch))
         return LaunchState.DEAD if self._stillness.observe(launch, counter) else LaunchState.LIVE

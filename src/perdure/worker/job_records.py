@@ -18,7 +18,7 @@ from perdure.journal.journal_format import JournalRecord
 from perdure.store import layout
 from perdure.store.drivers.driver import Driver
 from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
-from perdure.store.records.job_log import JobLogState, TaskRef
+from perdure.store.records.job_log import UNKNOWN_STEP, JobLogState, TaskRef
 from perdure.store.records.lineage import SHARE, Claim, Lineage, fold_lineage, share_claim
 from perdure.store.records.log import MAX_STALE_READS, Entry, Log
 
@@ -81,7 +81,27 @@ class JobRecords:
         """Read the job's log on; returns what is new."""
         new = self.log.read()
         self.state.read(new)
+        if new and self.state.damaged:
+            self._recover_launches()
         return new
+
+    def _recover_launches(self) -> None:
+        """Find launches whose intents were damaged, by the first lines of their journals.
+
+        A listing may be stale, but these are launches of before the repair; one that starts after
+        it is named by its ``started``.
+        """
+        names = self.driver.children(layout.launches(self.job))
+        for launch in (*(LaunchId(name) for name in names), *self.state.started):
+            if launch in self.state.launches or not layout.is_ulid(launch):
+                continue
+            account = LaunchAccount()  # its own: a view has to see every record of a journal once
+            account.read_on(self.driver, layout.journal(self.job, launch))
+            opened = account.opened or self.state.started.get(launch)
+            if opened is not None or account.damaged_at is not None:
+                known = opened or {}
+                step = StepKey(known.get("step", UNKNOWN_STEP))
+                self.state.recover_launch(launch, step, str(known.get("token", "")))
 
     def append(self, header: dict[str, Any]) -> bool:
         """Put a record at one past what was read; False: read on meanwhile, decide again."""

@@ -149,3 +149,21 @@ def test_a_look_at_a_bucket_costs_a_request_a_log_and_a_journal_that_may_have_gr
     assert sorted(keys) == sorted(
         [layout.job_log(JOB), layout.shares(JOB, StepKey(1)), layout.launch_prefix(JOB, LAUNCH)]
     )
+
+
+def test_a_launch_whose_intent_was_damaged_is_known_by_its_journal():
+    """What it held goes on: nobody takes it to be running, or never to have been."""
+    made = HandMade()
+    made.record("damaged")  # stands where the intent stood
+    made.share(0, 0)
+    made.journal(Kind.OPENED, token="t", step=1)
+    made.begun(made.key(0), VALUES)
+    made.ended(made.key(0), "FAILED", cause="exit", exit_code=1)
+    made.journal(Kind.CLOSED)
+    view = made.view()
+    step = view.steps[StepKey(1)]
+    intent = view.records.state.launches[LAUNCH]
+    assert (intent.step, intent.token, intent.is_recovered) == (1, "t", True)
+    assert view.has_ended(LAUNCH)
+    assert not step.watched[made.key(0)].is_running
+    assert [pending.task for pending in step.pending(view.stops, 0.0)] == [made.key(0)]

@@ -13,6 +13,9 @@ from msgspec import Struct, field
 from perdure.store.layout import LaunchId, StepKey, TaskKey
 from perdure.store.records.log import Entry
 
+#: The step of a launch whose intent was damaged and that left nothing that names it.
+UNKNOWN_STEP = StepKey(0)
+
 
 class TaskRef(Struct, frozen=True, kw_only=True):
     """A lineage of a step, and what it runs.
@@ -58,6 +61,7 @@ class LaunchIntent(Struct, frozen=True, kw_only=True):
         number: of the record.
         tasks: lineages that it is to take, in order.
         shares: whether it takes shares of the step after those.
+        is_recovered: the record was damaged: what is known is what the launch itself left.
     """
 
     number: int
@@ -67,6 +71,7 @@ class LaunchIntent(Struct, frozen=True, kw_only=True):
     tasks: tuple[TaskRef, ...]
     shares: bool
     resources: Mapping[str, Any]
+    is_recovered: bool = False
 
 
 class Wish(Struct, frozen=True, kw_only=True):
@@ -96,6 +101,7 @@ class JobLogState(Struct):
         still_at: the counter at which a sealed launch was judged to stand still.
         wishes: what people and hosts asked for, in order.
         settled: by step index, the last ``settled`` record; the whole job's under None.
+        damaged: numbers of records that were damaged and set aside; any may have been an intent.
     """
 
     launches: dict[LaunchId, LaunchIntent] = field(default_factory=dict)
@@ -106,7 +112,27 @@ class JobLogState(Struct):
     still_at: dict[LaunchId, Any] = field(default_factory=dict)
     wishes: list[Wish] = field(default_factory=list)
     settled: dict[StepKey | None, Entry] = field(default_factory=dict)
+    damaged: list[int] = field(default_factory=list)
     last: int = 0
+
+    def recover_launch(self, launch: LaunchId, step: StepKey, token: str = "") -> None:
+        """A launch whose intent was damaged, as far as it is known; nothing where it is there.
+
+        Without it nobody would read its journal, see that it ended, or go on with what it held.
+        It names no tasks: a worker of it that comes now does nothing.
+        """
+        if launch in self.launches or not self.damaged:
+            return
+        self.launches[launch] = LaunchIntent(
+            number=self.damaged[0],
+            launch=launch,
+            token=token,
+            step=step,
+            tasks=(),
+            shares=False,
+            resources={},
+            is_recovered=True,
+        )
 
     def read(self, entries: Iterable[Entry]) -> None:
         """Fold further entries; unknown kinds are passed over."""
@@ -139,6 +165,8 @@ class JobLogState(Struct):
                 self.wishes.append(_wish(entry))
             case "settled":
                 self.settled[fields.get("step")] = entry
+            case "damaged":
+                self.damaged.append(entry.number)
             case _:
                 pass
 
