@@ -178,7 +178,9 @@ def conflicting(perdure):
 def test_a_conflict_is_held_at_once_until_a_person_chooses(perdure, choice, own, how):
     folder, command = conflicting(perdure)
     held = perdure(*command, expect=3)
-    assert "--overwrite" in perdure("why", "last", "Work").stdout
+    why = perdure("why", "last", "Work").stdout
+    assert re.search(rf"perdure resume \S+ {choice}  #", why)
+    assert "the same again" not in why  # that would help nothing
     assert (folder / "own.txt").read_text() == "corrected by a person"
     attempts = perdure.json("status", "last")["attempts"]
     assert [a["outcome"] for a in attempts] == ["SUSPENDED", "NOT_STARTED"], held.stdout

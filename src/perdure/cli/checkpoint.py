@@ -299,12 +299,13 @@ def restore(**given: Any) -> int:
 
 
 def _make_empty(folder: Path) -> None:
-    """Make the folder, or refuse one in which something lies."""
+    """Make the folder, or refuse one in which something lies but what a killed restore left."""
     from perdure.errors import HomeError, UsageError
+    from perdure.store.files.gathering import is_staged_name
 
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        is_empty = not any(folder.iterdir())
+        is_empty = all(is_staged_name(path.name) for path in folder.iterdir())
     except OSError as error:
         raise HomeError(f"cannot write to {folder}: {error.strerror}") from error
     if not is_empty:

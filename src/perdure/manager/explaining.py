@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from perdure.manager.facts import AttemptFacts, CheckpointFacts, JobFacts, TaskFacts
 from perdure.manager.job_status import JobStatus, StepStatus
-from perdure.policy.outcome import AttemptState
+from perdure.policy.outcome import AttemptState, Cause
 from perdure.policy.states import State
 from perdure.template.ranges import range_text
 
@@ -215,7 +215,11 @@ def _choices(found: JobStatus, task: TaskFacts, attempts: list[AttemptFacts]) ->
     yield f"perdure logs {job} {shlex.quote(task.key)}  # what it printed"
     if not is_chosen_by_a_person:
         return
-    yield f"perdure resume {job}  # the same again"
+    if attempts and attempts[-1].cause == Cause.CONFLICT.value:
+        yield f"perdure resume {job} --overwrite  # what is there is renamed"
+        yield f"perdure resume {job} --keep  # what is there stays, not as it was saved"
+    else:
+        yield f"perdure resume {job}  # the same again"
     line = f"perdure resume {job} --task {shlex.quote(task.key)}"
     known = {one.sequence: one for attempt in attempts for one in attempt.checkpoints}
     for sequence in task.choices[:_SHOWN_CHOICES]:

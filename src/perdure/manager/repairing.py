@@ -78,7 +78,7 @@ def _advice(finding: Finding) -> str:
         case "journal":
             return "left as it is: what stands before the damage counts, the rest is done again"
         case "checkpoint":
-            return "left as it is: the task goes on from an older checkpoint"
+            return "left as it is: the task goes on from an older whole one, if there is one"
         case "missing":
             return "put it back from a copy of the store"
         case _:

@@ -72,6 +72,13 @@ def test_restore_gives_plain_files_and_prints_the_state(suspended, tmp_path):
     assert (folder / outside).read_text() == "result 2"
 
 
+def test_restore_goes_on_where_one_was_killed(suspended, tmp_path):
+    folder = tmp_path / "restored"
+    (folder / f".perdure-{'0' * 32}").mkdir(parents=True)
+    suspended("checkpoint", "restore", f"{NAME}@2", "--to", folder)
+    assert (folder / "run" / "data.bin").exists()
+
+
 def test_restore_overwrites_nothing(suspended, tmp_path):
     (tmp_path / "mine").write_text("mine")
     done = suspended("checkpoint", "restore", NAME, "--to", tmp_path, expect=2)

@@ -29,6 +29,11 @@ _STAGED_NAME = re.compile(r"\.perdure-[0-9a-f]{32}")
 _NOTE_LIMIT = 20
 
 
+def is_staged_name(name: str) -> bool:
+    """Whether it is one under which a restore stages a file; one that was killed leaves some."""
+    return _STAGED_NAME.fullmatch(name) is not None
+
+
 class Line(Struct, frozen=True, kw_only=True):
     """When a save's line was read, and when its files were stamped, by the wall clock."""
 
@@ -210,7 +215,7 @@ class Gatherer:
     def _is_own(self, place: Place) -> bool:
         """Whether perdure wrote it: what a killed restore left, or its own in a session folder."""
         path = place.path
-        if OWN_PREFIX in path and _STAGED_NAME.fullmatch(path.rpartition("/")[2]):
+        if OWN_PREFIX in path and is_staged_name(path.rpartition("/")[2]):
             return True
         if place.root.kind is not RootKind.SESSION:
             return False
