@@ -176,8 +176,9 @@ class PosixDriver:
 
     def _check_folder_of(self, path: Path) -> None:
         """Before something is written: its folder may have to be made."""
-        if self._mark and not path.parent.is_dir():
-            self._check_is_there()
+        with in_our_words("write", path):
+            if self._mark and not path.parent.is_dir():
+                self._check_is_there()
 
     @property
     def is_shared(self) -> bool:
