@@ -149,10 +149,12 @@ class Staging:
                 is_last = not file.left
                 if is_last:
                     self._open.discard(file)
-            if is_last:
-                _finish(fd, file.entry)
-            if is_last or fd != file.fd:
-                os.close(fd)
+            try:
+                if is_last:
+                    _finish(fd, file.entry)
+            finally:
+                if is_last or fd != file.fd:
+                    os.close(fd)
 
     def _opened(self, file: StagedFile) -> int:
         """The file, open: kept so until its last block, but for a few too many."""
