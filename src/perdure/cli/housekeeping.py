@@ -188,13 +188,14 @@ def du(**given: Any) -> int:
     """Show how much space all jobs take, or JOB."""
     from perdure.cli.looking import look_into
     from perdure.manager.stored_jobs import job_ids
+    from perdure.store.room import free_in
 
     looked = look_into(places(given["home"], given["store"]))
     driver = looked.store.driver
     jobs = job_ids(driver) if given["job"] is None else (looked.job(given["job"]).job,)
     rows = [_usage(looked, job) for job in jobs]
     total = sum(row["total_bytes"] for row in rows)
-    free = _free_bytes(looked)
+    free = free_in(driver)
     if given["as_json"]:
         described = {"store": looked.store.url, "jobs": rows, "total_bytes": total}
         print(json.dumps({**described, "free_bytes": free}))
@@ -234,19 +235,6 @@ def _show_beside(rows: list[dict[str, Any]]) -> None:
             f"Not in it: {size(adopted)} of files that checkpoints hold where the program wrote"
             " them (--files adopt)."
         )
-
-
-def _free_bytes(looked: "Looked") -> int | None:
-    """What may still be written to the store; None where nobody can tell."""
-    from contextlib import suppress
-
-    from perdure.store.layout import FORMAT_KEY
-    from perdure.store.room import free_bytes
-
-    path = looked.store.driver.local_path(FORMAT_KEY)
-    with suppress(OSError):
-        return None if path is None else free_bytes(path.parent)
-    return None
 
 
 def _usage(looked: "Looked", job: "JobId") -> dict[str, Any]:

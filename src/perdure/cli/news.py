@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from perdure.journal.journal_format import JournalRecord, Kind
+from perdure.manager.facts import ROOM, SPACE
 from perdure.manager.job_view import JobView
 from perdure.manager.labels import task_label
 from perdure.manager.managing import Orders
@@ -12,9 +13,7 @@ from perdure.policy.resuming import Start
 from perdure.store.layout import StepKey, TaskKey
 
 #: What journals note that a person wants to know at once.
-_TOLD = frozenset({"message", "save", "room", "restore"})
-#: What each launch notes, and is told once.
-_TOLD_ONCE = "space"
+_TOLD = frozenset({"message", "save", ROOM, "restore"})
 #: How attempts end that a person wants to know of at once.
 _GONE_WRONG = frozenset(
     one.value for one in (AttemptState.FAILED, AttemptState.LOST, AttemptState.NOT_STARTED)
@@ -56,7 +55,7 @@ class News:
         label = _label(step, task)
         if record.kind is Kind.NOTED and fields["what"] in _TOLD:
             yield f"{label}: {fields['text']}"
-        if record.kind is Kind.NOTED and fields["what"] == _TOLD_ONCE:
+        if record.kind is Kind.NOTED and fields["what"] == SPACE:
             who = f"{fields['task']} {fields['attempt']}"
             if self._told_of is None or self._told_of == who:
                 self._told_of = who

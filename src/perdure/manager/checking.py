@@ -22,6 +22,7 @@ from perdure.store.manifests.manifest_reading import decode_manifest
 from perdure.store.packs.blocks import StoredBlock
 from perdure.store.packs.sealing import PLAIN, Sealing
 from perdure.store.records.job_document import from_header
+from perdure.store.records.lineage import hashed_digests
 from perdure.store.records.record_format import Record, decode_record, decode_record_of
 from perdure.store.restore.verify import adopted_damages, blocks_of, damaged_blocks, damages
 
@@ -197,8 +198,7 @@ def _saves(
         elif record.kind == "save":
             saves[number] = _Save(key=key, digests={})
         elif record.kind == "hashed" and (save := saves.get(record.header["save"])) is not None:
-            digests = record.header["digests"].items()
-            save.digests |= {int(index): bytes.fromhex(digest) for index, digest in digests}
+            save.digests |= hashed_digests(record.header)
         elif record.kind == "prune":
             pruned.update(record.header.get("saves", ()))
     return [save for number, save in saves.items() if number not in pruned], findings

@@ -28,6 +28,7 @@ from perdure.policy.counting import (
     Content,
     History,
     Limits,
+    PastAttempt,
     Tally,
     back_off_seconds,
     possible_error,
@@ -199,13 +200,18 @@ def _finished(question: Question, remaining: Values | None) -> Finished | None:
     return None
 
 
+def _last_unforgiven(question: Question) -> PastAttempt | None:
+    """The last attempt, unless a person resumed or branched after it."""
+    last = next(reversed(question.history.attempts), None)
+    return None if last is None or last.number <= question.history.forgiven else last
+
+
 def _in_conflict(question: Question) -> Held | None:
     """Whether outside files stood in the way of the last attempt, and nobody decided since."""
-    attempts = question.history.attempts
-    if not attempts or attempts[-1].number <= question.history.forgiven:
+    last = _last_unforgiven(question)
+    if last is None or last.state is not AttemptState.NOT_STARTED:
         return None
-    last = attempts[-1]
-    if last.state is not AttemptState.NOT_STARTED or last.cause is not Cause.CONFLICT:
+    if last.cause is not Cause.CONFLICT:
         return None
     how = "resume with --overwrite (what is there is renamed) or with --keep"
     return Held(reason=f"{last.reason}; {how}", choices=_choices(question), is_unusable=True)
@@ -216,11 +222,8 @@ def _undelivered(question: Question) -> Held | None:
 
     Doing the work again would bring them there no better.
     """
-    attempts = question.history.attempts
-    if not attempts or attempts[-1].number <= question.history.forgiven:
-        return None
-    last = attempts[-1]
-    if last.state is not AttemptState.FAILED or last.cause is not Cause.DELIVERY:
+    last = _last_unforgiven(question)
+    if last is None or last.state is not AttemptState.FAILED or last.cause is not Cause.DELIVERY:
         return None
     reason = f"{last.reason}; mend that, then resume: its work is done again from there"
     return Held(reason=reason, choices=_choices(question))

@@ -9,6 +9,9 @@ import struct
 from contextlib import suppress
 from pathlib import Path
 
+from perdure.store.drivers.driver import Driver
+from perdure.store.layout import FORMAT_KEY
+
 _QUOTACTL_FD = 443  # the same number on all architectures
 _Q_GETQUOTA = 0x800007
 _USER, _GROUP = 0, 1
@@ -38,6 +41,14 @@ def free_bytes(folder: Path, *, user: int | None = None, group: int | None = Non
     finally:
         os.close(fd)
     return min([free, *(left for left in quotas if left is not None)])
+
+
+def free_in(driver: Driver) -> int | None:
+    """The same of a store's folder; None where it has none, or nobody can tell."""
+    path = driver.local_path(FORMAT_KEY)
+    with suppress(OSError):
+        return None if path is None else free_bytes(path.parent)
+    return None
 
 
 def _left(fd: int, kind: int, number: int) -> int | None:

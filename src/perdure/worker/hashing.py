@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from perdure.errors import PerdureError
 from perdure.store.drivers.buffers import aligned_buffer
+from perdure.store.drivers.posix_files import fill
 from perdure.store.files.adopting import adopted
-from perdure.store.files.file_blocks import fill
 from perdure.store.files.roots import Place, Roots, open_regular_fd
 from perdure.store.manifests.manifest import BLOCK_BYTES, Kept, Manifest, file_digest
 from perdure.store.packs.block_threads import LOWEST_PRIORITY

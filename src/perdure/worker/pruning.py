@@ -11,7 +11,6 @@ Source: docs/journal-format.md, "prune"; docs/decisions/130 to 132.
 """
 
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from datetime import datetime, timedelta
 
 from msgspec import Struct, field
@@ -27,7 +26,7 @@ from perdure.store.packs.blocks import listed_packs, packs_of
 from perdure.store.records.job_document import Options
 from perdure.store.records.lineage import Lineage, Save
 from perdure.store.records.log import Entry, Log
-from perdure.store.room import free_bytes
+from perdure.store.room import free_in
 
 #: So long the data of a pruned checkpoint stays. Only readers that have just begun need it.
 GRACE = timedelta(seconds=60)
@@ -164,7 +163,7 @@ class Pruner(Struct):
             point=lineage.point,
             bases=_bases(lineage),
             left=lineage.branches[-1].left if lineage.branches else None,
-            free_bytes=self._free_bytes(),
+            free_bytes=free_in(self.driver),
             pack_bytes={
                 pack: self.driver.head(layout.pack_key(self.packs, pack)) or 0
                 for pack in frozenset().union(*packs.values())
@@ -181,12 +180,6 @@ class Pruner(Struct):
             for save in lineage.saves
             if not save.is_pruned and save.number not in gone
         ]
-
-    def _free_bytes(self) -> int | None:
-        path = self.driver.local_path(layout.FORMAT_KEY)
-        with suppress(OSError):
-            return None if path is None else free_bytes(path.parent)
-        return None
 
 
 def _bases(lineage: Lineage) -> frozenset[int]:

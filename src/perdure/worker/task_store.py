@@ -47,7 +47,7 @@ from perdure.store.records.lineage import SHARE, Claim, Lineage, Save, fold_line
 from perdure.store.records.log import Log
 from perdure.store.restore.planning import RestoreRequest
 from perdure.store.restore.restore import Restored, restore
-from perdure.store.room import free_bytes
+from perdure.store.room import free_in
 from perdure.worker.claiming import append_as_owner
 from perdure.worker.declared import DeclaredFile, Neighbours
 from perdure.worker.draining import Drainer
@@ -404,16 +404,6 @@ class TaskStore(Struct):
         old = self._ages().older_than(self.plan.max_pack_age, packs_of([base]))
         return self._pruned_packs() | old
 
-    def _free_bytes(self) -> int | None:
-        """What may still be written to the store's folder; None where nobody can tell."""
-        path = self.plan.driver.local_path(layout.FORMAT_KEY)
-        if path is None:
-            return None
-        try:
-            return free_bytes(path.parent)
-        except OSError:
-            return None
-
     def forecast(self, manifest: Manifest, after: timedelta, task_count: int) -> list[str]:
         """What a job's first checkpoint tells about those that come, in sentences."""
         first = FirstSave(
@@ -423,7 +413,7 @@ class TaskStore(Struct):
             kept=self.plan.retention.last,
             tasks=task_count,
             side_by_side=self.plan.workers,
-            free_bytes=self._free_bytes(),
+            free_bytes=free_in(self.plan.driver),
             is_adopted=self.plan.files is Kept.ADOPTED,
         )
         return sentences(first, forecast(first, self.plan.clock.now()))

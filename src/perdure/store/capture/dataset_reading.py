@@ -27,8 +27,8 @@ from msgspec import Struct
 
 from perdure.store.capture.compressing import codec_for_file, codec_for_small
 from perdure.store.compression import Codec
+from perdure.store.drivers.posix_files import fill
 from perdure.store.files.cloning import open_clone
-from perdure.store.files.file_blocks import fill
 from perdure.store.files.roots import OpenFolders, Place, Stamp, open_regular_fd
 from perdure.store.manifests.manifest import BLOCK_BYTES, file_digest
 from perdure.store.packs.block_threads import BlockThreads

@@ -20,7 +20,7 @@ from msgspec import Struct
 from perdure.errors import CheckpointTorn, SaveRefused
 from perdure.store.delivery.delivery import Act
 from perdure.store.delivery.sequential_digest import Read
-from perdure.store.drivers.posix_files import fill_direct
+from perdure.store.drivers.posix_files import fill
 from perdure.store.files.outside_decision import Content
 from perdure.store.files.roots import Place, Stamp, open_regular_fd
 
@@ -167,7 +167,7 @@ def reader_of(fd: int, *, is_direct: bool = False) -> Read:
 
     def read(start: int, length: int, buffer: memoryview) -> int:
         pages = buffer if is_direct else buffer[:length]
-        return min(length, fill_direct(fd, start, pages))
+        return min(length, fill(fd, start, pages))
 
     return read
 

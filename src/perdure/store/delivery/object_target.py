@@ -30,7 +30,7 @@ from perdure.store.drivers.driver import KeyMissing
 from perdure.store.drivers.object_clients import Clients, ObjectPlace, make_client
 from perdure.store.drivers.object_faults import Answer
 from perdure.store.drivers.object_requests import BULK_BYTES, SENDING, Requests
-from perdure.store.drivers.posix_files import fill_direct
+from perdure.store.drivers.posix_files import fill
 from perdure.store.files.outside_decision import Content
 from perdure.store.manifests.manifest import BLOCK_BYTES
 
@@ -138,7 +138,7 @@ class ObjectTarget:
         """All of a small source."""
         data = bytearray(wanted.size)
         with OpenSource(source) as opened:
-            got = fill_direct(opened.fd, 0, memoryview(data))
+            got = fill(opened.fd, 0, memoryview(data))
             opened.check()
         if got < wanted.size or blake3(data).digest() != wanted.digest:
             raise changed_source(source.place)
@@ -173,7 +173,7 @@ class ObjectTarget:
             for start in range(0, wanted.size, BLOCK_BYTES):
                 self._check()
                 data = bytearray(min(BLOCK_BYTES, wanted.size - start))
-                if fill_direct(opened.fd, start, memoryview(data)) < len(data):
+                if fill(opened.fd, start, memoryview(data)) < len(data):
                     raise changed_source(source.place)
                 hasher.update(data)
                 yield data

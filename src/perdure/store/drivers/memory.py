@@ -21,16 +21,15 @@ from pathlib import Path
 from typing import ClassVar, TypeAlias
 
 from perdure.store.drivers.driver import (
-    ALIGNMENT,
     Data,
     KeyMissing,
-    Piece,
     PutUncertain,
     check_key,
     check_prefix,
     get_one_by_one,
     pieces,
 )
+from perdure.store.drivers.held_pieces import HeldPieces
 
 _PACK_LIMIT_BYTES = 64 << 20
 
@@ -116,28 +115,13 @@ class Objects:
             return True
 
 
-class MemoryUpload:
+class MemoryUpload(HeldPieces):
     """An object held in memory until it is committed."""
 
     def __init__(self, driver: "MemoryDriver", key: str) -> None:
+        super().__init__()
         self._driver = driver
         self._key = key
-        self._data = bytearray()
-        self._lock = threading.Lock()
-
-    @property
-    def size(self) -> int:
-        """How many bytes were written so far."""
-        return len(self._data)
-
-    def write(self, piece: Piece, *, aligned: bool = False) -> int:
-        """Add ``piece`` at the end; the offset at which it begins."""
-        with self._lock:
-            if aligned:
-                self._data += bytes(-len(self._data) % ALIGNMENT)
-            offset = len(self._data)
-            self._data += piece
-        return offset
 
     def commit(self) -> bool:
         """Put the object if absent."""

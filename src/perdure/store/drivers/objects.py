@@ -39,7 +39,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from perdure.errors import HomeError
 from perdure.store.drivers.driver import (
-    ALIGNMENT,
     Data,
     KeyMissing,
     Piece,
@@ -49,6 +48,7 @@ from perdure.store.drivers.driver import (
     is_key,
     pieces,
 )
+from perdure.store.drivers.held_pieces import HeldPieces
 from perdure.store.drivers.object_clients import Clients
 from perdure.store.drivers.object_faults import Answer, Fault
 from perdure.store.drivers.object_requests import BULK_BYTES, ONCE, READING, SMALL, Requests
@@ -62,34 +62,14 @@ PACK_LIMIT_BYTES = 32 << 20
 _LISTED_AT_ONCE = 1000
 
 
-class ObjectUpload:
+class ObjectUpload(HeldPieces):
     """An object held in memory until it is committed; pieces may come from several threads."""
 
     def __init__(self, driver: "ObjectDriver", key: str) -> None:
+        super().__init__()
         self._driver = driver
         self._key = key
-        self._lock = threading.Lock()
-        self._data = bytearray()
         self._is_uncertain = False
-
-    @property
-    def size(self) -> int:
-        """How many bytes were written so far."""
-        return len(self._data)
-
-    def write(self, piece: Piece, *, aligned: bool = False) -> int:
-        """Add ``piece`` at the end; the offset at which it begins.
-
-        Args:
-            piece: copied before this returns.
-            aligned: begin at a multiple of 4096, with zeros before it.
-        """
-        with self._lock:
-            if aligned:
-                self._data += bytes(-len(self._data) % ALIGNMENT)
-            offset = len(self._data)
-            self._data += piece
-        return offset
 
     def commit(self) -> bool:
         """Create the object; durable when it returns. May be called again after `PutUncertain`."""

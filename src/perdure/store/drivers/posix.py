@@ -40,7 +40,7 @@ from perdure.store.drivers.posix_files import (
     PRIVATE,
     Access,
     create_file,
-    fill_direct,
+    fill,
     in_our_words,
     keep_room,
     make_folders,
@@ -230,7 +230,7 @@ class PosixDriver:
                 self._check_is_there()
                 raise
             try:
-                return fill_direct(fd, start, buffer)
+                return fill(fd, start, buffer)
             finally:
                 os.close(fd)
 

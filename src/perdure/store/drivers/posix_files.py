@@ -160,7 +160,7 @@ def write_all(fd: int, piece: Piece, start: int) -> None:
         start += written
 
 
-def fill_direct(fd: int, start: int, buffer: memoryview) -> int:
+def fill(fd: int, start: int, buffer: memoryview) -> int:
     """Read until the buffer is full or the file ends; how many bytes that were.
 
     Of a file that is read around the page cache too, until its file system refuses that.

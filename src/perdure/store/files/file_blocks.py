@@ -14,17 +14,6 @@ def is_whole(digests: list[bytes], size: int) -> bool:
     return len(digests) == -(-size // BLOCK_BYTES)
 
 
-def fill(fd: int, start: int, buffer: memoryview) -> int:
-    """Fill ``buffer`` from ``start`` on; fewer bytes where the file ends. How many there were."""
-    got = 0
-    while got < buffer.nbytes:
-        count = os.preadv(fd, [buffer[got:]], start + got)
-        if not count:
-            break
-        got += count
-    return got
-
-
 def read_blocks(fd: int, size: int) -> Iterator[bytes]:
     """The first ``size`` bytes, block by block; ends early where the file does."""
     for start in range(0, size, BLOCK_BYTES):

@@ -181,9 +181,13 @@ class _Fold:
         self.pins.discard(int(header["save"]))
 
     def hashed(self, _number: int, header: Mapping[str, Any]) -> None:
-        found = self.digests.setdefault(int(header["save"]), {})
-        for index, digest in header.get("digests", {}).items():
-            found[int(index)] = bytes.fromhex(digest)
+        self.digests.setdefault(int(header["save"]), {}).update(hashed_digests(header))
+
+
+def hashed_digests(header: Mapping[str, Any]) -> dict[int, bytes]:
+    """The digests that a ``hashed`` record adds, by the number of the entry."""
+    digests = header.get("digests", {}).items()
+    return {int(index): bytes.fromhex(digest) for index, digest in digests}
 
 
 def _ancestry(number: int | None, parents: Mapping[int, int | None]) -> tuple[int, ...]:

@@ -19,8 +19,7 @@ from itertools import groupby
 from msgspec import Struct
 
 from perdure.errors import SaveRefused
-from perdure.store.drivers.posix_files import in_our_words, keep_room, write_all
-from perdure.store.files.file_blocks import fill
+from perdure.store.drivers.posix_files import fill, in_our_words, keep_room, write_all
 from perdure.store.files.roots import OpenFolders, Place, open_parent, open_regular
 from perdure.store.manifests.manifest import BLOCK_BYTES, Entry
 from perdure.store.packs.sealing import PLAIN, Sealing
