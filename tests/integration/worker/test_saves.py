@@ -325,11 +325,16 @@ def test_a_folder_that_is_walked_holds_no_neighbours_files(ground):
     os.chdir("{ground.work}")
     me = os.environ["PERDURE_TASK"]
     frame = sys.argv[1]
+    def until(name):
+        while not os.path.exists(name):
+            time.sleep(0.01)
     if frame == "1":
+        # What is written before the second began, it would leave out for being old.
+        until("begun")
         write("shared/named.txt", "1"); files("shared/named.txt"); save("1"); committed(1)
         write("declared", ""); wait()
-    while not os.path.exists("declared"):
-        time.sleep(0.01)
+    write("begun", "")
+    until("declared")
     write("shared/walked.txt", "2"); files(dirs=["shared"]); save("2"); committed(1)
     wait()
     """
@@ -339,7 +344,6 @@ def test_a_folder_that_is_walked_holds_no_neighbours_files(ground):
         }
     }
     job = job_of(ground, code, more=frames, args=["{{Task.Param.F}}"])
-    # The second begins first: what the first writes, it could take for its own.
     second = job.start(tasks=[1], shares=False)
     first = job.start(tasks=[0], shares=False)
     for worker in (first, second):
