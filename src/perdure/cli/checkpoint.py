@@ -265,6 +265,7 @@ def restore(**given: Any) -> int:
 
     found = _named(given)
     folder: Path = given["folder"].absolute()
+    found.at.looked.places.check_outside_store(folder, called="--to")
     _make_empty(folder)
     native = native_files(found.manifest)
     sealing = sealing_of(found.at.document)
@@ -381,6 +382,7 @@ def export(**given: Any) -> int:
     from perdure.manager.native_files import not_importable
 
     found = _named(given)
+    found.at.looked.places.check_outside_store(given["file"].absolute(), called="the file")
     key = found.at.stored.log.key(found.save.number)
     described = _described(found)
     about = {name: described[name] for name in _ABOUT}

@@ -1,4 +1,4 @@
-"""Exit codes of `run` and `wait`: how the job ended."""
+"""Exit codes of `run`, `resume` and `wait`: how the job ended."""
 
 from perdure.manager.job_view import JobView
 from perdure.policy.resuming import Held
@@ -15,22 +15,26 @@ TERMINATED = 143
 
 
 def exit_code(status: Status, view: JobView) -> int:
-    """What a command that waited for the job exits with.
+    """What a command that managed the job exits with, unless the host sent it away."""
+    return code_of(status.state, is_unusable=_has_nothing_usable(view))
 
-    A job that is held because no checkpoint can be used exits with 3, one that waits for a person
-    otherwise with 75, one that the host stopped with 143.
+
+def code_of(state: State, *, is_unusable: bool) -> int:
+    """The exit code for a job that goes on by itself no more.
+
+    Args:
+        state: pending counts as suspended: what is left waits for a person, or for a host it fits.
+        is_unusable: the job is held because no checkpoint can be used.
     """
-    match status.state:
+    match state:
         case State.SUCCEEDED:
             return SUCCEEDED
         case State.FAILED:
             return FAILED
         case State.CANCELED:
             return CANCELED
-        case State.SUSPENDED:
-            return NO_CHECKPOINT if _has_nothing_usable(view) else SUSPENDED
-        case State.PENDING | State.RUNNING:
-            return TERMINATED
+        case State.SUSPENDED | State.PENDING | State.RUNNING:
+            return NO_CHECKPOINT if is_unusable else SUSPENDED
 
 
 def _has_nothing_usable(view: JobView) -> bool:

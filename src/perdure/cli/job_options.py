@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
+from perdure.cli.places import Places
 from perdure.errors import TemplateError, UsageError
 from perdure.policy.counting import Limits
 from perdure.store.records.job_document import (
@@ -283,20 +284,20 @@ def told_at_submit(options: Options) -> str | None:
     )
 
 
-def check_places(options: Options, store_url: str) -> None:
-    """Refuse to deliver into the store, and to take saves first there; before anything is made.
+def check_places(options: Options, where: Places) -> None:
+    """Refuse folders for the job's own use that lie in the store; before anything is made.
 
     Raises:
         UsageError: so it would be.
     """
-    if options.local_store is not None and "://" not in store_url.removeprefix("file://"):
-        from perdure.store.packs.tiers import check_outside
-
-        check_outside(Path(options.local_store), Path(store_url.removeprefix("file://")))
+    if options.local_store is not None:
+        where.check_outside_store(Path(options.local_store), called="--local-store")
+    if options.temporary_dir is not None:
+        where.check_outside_store(Path(options.temporary_dir), called="--sessions-dir")
     if options.deliver is not None:
         from perdure.store.delivery.delivery_places import check_apart
 
-        check_apart(options.deliver, store_url)
+        check_apart(options.deliver, where.store_url)
 
 
 def _deliver(given: str | None) -> str | None:

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from perdure.cli.pointing import remember
 from perdure.errors import HomeError
+from perdure.store.drivers.apart import check_outside
 from perdure.store.layout import JobId
 from perdure.store.opening import Store, open_store, refuse_half_url
 from perdure.store.records.job_document import JobDocument
@@ -52,6 +53,16 @@ class Places(Struct, frozen=True, kw_only=True):
         base = document.options.temporary_dir
         root = Path(base) if base else Path(tempfile.gettempdir()) / f"perdure-{os.getuid()}"
         return root / document.job
+
+    def check_outside_store(self, folder: Path, *, called: str) -> None:
+        """Refuse a folder of the user's that lies in the store.
+
+        Raises:
+            UsageError: it does; ``called`` is the option that names it.
+        """
+        root = self.store_url.removeprefix("file://")
+        if "://" not in root:
+            check_outside(folder, Path(root), called=called)
 
     def open(self, *, write: bool, create: bool = False) -> Store:
         """The store.

@@ -69,7 +69,7 @@ def run_job(
     job = load(document)
     document = replace(document, name=document.name or job.name)
     check_runnable(document, job, this_hosts_capacity())
-    check_places(document.options, where.store_url)
+    check_places(document.options, where)
     store = where.open(write=True, create=True)
     submitted = submit(store.driver, document, SystemClock(), pause, again=again)
     if not submitted.is_new:

@@ -79,7 +79,7 @@ def wait(**given: Any) -> int:
     0 succeeded, 1 failed, 3 held because no checkpoint can be used, 75 suspended or held for a
     person's choice, 76 canceled, 124 the time is over.
     """
-    from perdure.cli.exits import TIMED_OUT
+    from perdure.cli.exits import TIMED_OUT, code_of
 
     if given["timeout"] is not None and math.isnan(given["timeout"]):
         raise UsageError("--timeout nan is no time", hint="Give seconds: --timeout 60.")
@@ -92,7 +92,7 @@ def wait(**given: Any) -> int:
         out.print(f"{found.document.job}: ", styled_state(found.status.state.value), sep="")
         if found.status.reason:
             out.print(pointed(plain(found.status.reason)))
-    return ending_code(found) if has_ended else TIMED_OUT
+    return code_of(found.status.state, is_unusable=found.is_unusable) if has_ended else TIMED_OUT
 
 
 def _wait(looked: Looked, document: JobDocument, timeout: float | None) -> tuple[JobStatus, bool]:
@@ -113,21 +113,6 @@ def _wait(looked: Looked, document: JobDocument, timeout: float | None) -> tuple
             return found, False
         pause = max(_LOOK_SECONDS, watching.look_seconds, (now - began) / _LOOKING_SHARE)
         time.sleep(pause if deadline is None else min(pause, deadline - now))
-
-
-def ending_code(found: JobStatus) -> int:
-    """What a command that waited for the job exits with."""
-    from perdure.cli import exits
-
-    match found.status.state:
-        case State.SUCCEEDED:
-            return exits.SUCCEEDED
-        case State.FAILED:
-            return exits.FAILED
-        case State.CANCELED:
-            return exits.CANCELED
-        case State.SUSPENDED | State.PENDING | State.RUNNING:
-            return exits.NO_CHECKPOINT if found.is_unusable else exits.SUSPENDED
 
 
 def _list(where: Places, *, is_default: bool, as_json: bool) -> int:

@@ -42,7 +42,7 @@ def submit(**given: Any) -> int:
     job = load(document)
     document = replace(document, name=document.name or job.name)
     check_runnable(document, job, this_hosts_capacity())
-    check_places(document.options, where.store_url)
+    check_places(document.options, where)
     store = where.open(write=True, create=True)
     if (other := open_job_of_line(store.driver, line, SystemClock(), pause)) is not None:
         resume = pointed(f"perdure resume {other.job}")

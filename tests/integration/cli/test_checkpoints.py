@@ -86,6 +86,15 @@ def test_restore_overwrites_nothing(suspended, tmp_path):
     assert (tmp_path / "mine").read_text() == "mine"
 
 
+@pytest.mark.parametrize("command", ["restore", "export"])
+def test_nothing_of_the_users_is_written_into_the_store(suspended, command):
+    place = suspended.store / "jobs" / "mine"
+    arguments = ["--to", place] if command == "restore" else [place]
+    done = suspended("checkpoint", command, NAME, *arguments, expect=2)
+    assert "lies in the store" in done.stderr
+    assert not place.exists()
+
+
 def test_a_flipped_bit_is_found_and_named(copied, tmp_path):
     flip(copied.store, "lineages/*/0001/*/packs/*-3")
     damaged = copied.json("checkpoint", "verify", NAME, expect=3)["damaged"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.cli.job_options import check_places
+from perdure.cli.places import Places
 from perdure.clock import SystemClock
 from perdure.errors import OutOfSpace, PerdureError, StoreUnavailable, UsageError
 from perdure.protocol.attempt_messages import SaveAnnounced
@@ -307,8 +308,10 @@ def test_a_local_store_in_the_store_is_refused(tmp_path, way):
     with pytest.raises(UsageError, match="lies in the store"):
         LocalTier(PosixDriver(store), folder)
     assert list(store.iterdir()) == []
-    with pytest.raises(UsageError, match="lies in the store"):
-        check_places(Options(local_store=str(folder)), str(store))
+    places = Places(home=tmp_path, store_url=str(store), cache=tmp_path)
+    for options in (Options(local_store=str(folder)), Options(temporary_dir=str(folder))):
+        with pytest.raises(UsageError, match="lies in the store"):
+            check_places(options, places)
 
 
 def test_a_local_store_beside_or_around_the_store_is_allowed(tmp_path):

@@ -16,7 +16,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from perdure.errors import PerdureError, StoreDamaged, UsageError
+from perdure.errors import PerdureError, StoreDamaged
+from perdure.store.drivers.apart import check_outside
 from perdure.store.drivers.buffers import aligned_buffer
 from perdure.store.drivers.driver import Driver, Upload
 from perdure.store.drivers.posix import PosixDriver
@@ -28,24 +29,6 @@ from perdure.store.packs.pack_uploads import commit_surely
 
 #: So many packs must still fit into the folder, or it counts as full.
 _ROOM_PACKS = 2
-
-
-def check_outside(folder: Path, store: Path) -> None:
-    """Refuse a folder in the store, by whatever way it leads there: packs are removed from it.
-
-    Raises:
-        UsageError: so it is.
-    """
-    with suppress(FileNotFoundError):
-        about = store.stat()
-        whole = folder.resolve()
-        for path in (whole, *whole.parents):
-            with suppress(FileNotFoundError):
-                if os.path.samestat(path.stat(), about):
-                    raise UsageError(
-                        f"--local-store {folder} lies in the store {store}",
-                        hint="Name a folder of its own, on a fast disk of this host.",
-                    )
 
 
 class LocalTier:
@@ -63,7 +46,7 @@ class LocalTier:
     def __init__(self, durable: Driver, folder: Path) -> None:
         root = durable.local_path(FORMAT_KEY)
         if root is not None:
-            check_outside(folder, root.parent)
+            check_outside(folder, root.parent, called="--local-store")
         make_folders(folder, PRIVATE)
         self.durable = durable
         self.local = PosixDriver(folder)
