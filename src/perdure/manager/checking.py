@@ -116,7 +116,7 @@ def _logs(driver: Driver, job: JobId) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     prefixes = (
         layout.job_log(job),
-        f"{layout.job_prefix(job)}/shares",
+        layout.shares_prefix(job),
         layout.lineages_prefix(job),
     )
     for prefix in prefixes:

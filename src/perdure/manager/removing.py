@@ -27,13 +27,11 @@ from perdure.store.layout import JobId, LaunchId
 from perdure.store.manifests.manifest_reading import decode_manifest
 from perdure.store.packs.tiers import forget_job
 from perdure.store.records.record_format import decode_record
+from perdure.worker.holders import holders
 from perdure.worker.host import is_gone, is_of_here
 from perdure.worker.job_records import JobRecords
 
 _LOOK_SECONDS = 0.5
-#: So much of a record is read to see whether it is a claim: descriptions of checkpoints are longer,
-#: and cut off they are no records.
-_CLAIM_BYTES = 64 << 10
 
 
 class Rooms(Struct, frozen=True, kw_only=True):
@@ -141,13 +139,7 @@ def _launches(records: JobRecords) -> list[LaunchId]:
     driver, job = records.driver, records.job
     found = [*records.state.launches, *records.state.started]
     found += [LaunchId(name) for name in driver.children(layout.launches(job))]
-    keys = [*driver.list(f"{layout.job_prefix(job)}/shares")]
-    keys += [key for key in driver.list(layout.lineages_prefix(job)) if "/log/" in key]
-    for key in keys:
-        with suppress(PerdureError):  # what cannot be read names nobody
-            header = decode_record(driver.get(key, 0, _CLAIM_BYTES), key=key).header
-            if header.get("kind") in ("share", "claim"):
-                found.append(LaunchId(str(header.get("launch"))))
+    found += holders(driver, job)
     return [launch for launch in dict.fromkeys(found) if layout.is_ulid(launch)]
 
 

@@ -116,9 +116,14 @@ def manager(job: JobId) -> str:
     return f"{job_prefix(job)}/manager"
 
 
+def shares_prefix(job: JobId) -> str:
+    """The shares of all steps."""
+    return f"{job_prefix(job)}/shares"
+
+
 def shares(job: JobId, step: StepKey) -> str:
     """The shares of a step; they count from 1 as the records of a log do."""
-    return f"{job_prefix(job)}/shares/{_step(step)}"
+    return f"{shares_prefix(job)}/{_step(step)}"
 
 
 def share(job: JobId, step: StepKey, number: int) -> str:
@@ -169,6 +174,12 @@ def lineage_prefix(job: JobId, step: StepKey, task: TaskKey) -> str:
 def lineage_log(job: JobId, step: StepKey, task: TaskKey) -> str:
     """The log of claims, saves, prunes, branches and pins."""
     return f"{lineage_prefix(job, step, task)}/log"
+
+
+def step_of(key: str) -> StepKey:
+    """The step that a record of a share or of a lineage belongs to."""
+    area, _, *below = key.split("/")
+    return StepKey(int(below[0] if area == LINEAGES else below[1]))
 
 
 def packs(job: JobId, step: StepKey, task: TaskKey) -> str:

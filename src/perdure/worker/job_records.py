@@ -21,6 +21,7 @@ from perdure.store.layout import JobId, LaunchId, StepKey, TaskKey
 from perdure.store.records.job_log import UNKNOWN_STEP, JobLogState, TaskRef
 from perdure.store.records.lineage import SHARE, Claim, Lineage, fold_lineage, share_claim
 from perdure.store.records.log import MAX_STALE_READS, Entry, Log
+from perdure.worker.holders import holders
 
 
 class LineageId(Struct, frozen=True, kw_only=True):
@@ -76,31 +77,49 @@ class JobRecords:
         self.state = JobLogState()
         self._shares: dict[StepKey, tuple[Log, list[Share]]] = {}
         self._accounts: dict[LaunchId, LaunchAccount] = {}
+        #: Whom shares and claims name; looked for when so many records were found damaged.
+        self._holders: dict[LaunchId, StepKey] = {}
+        self._damages_seen = 0
 
     def refresh(self) -> list[Entry]:
         """Read the job's log on; returns what is new."""
         new = self.log.read()
         self.state.read(new)
         if new and self.state.damaged:
+            if len(self.state.damaged) > self._damages_seen:
+                self._damages_seen = len(self.state.damaged)
+                new = [*new, *self._read_holders()]
             self._recover_launches()
         return new
 
+    def _read_holders(self) -> list[Entry]:
+        """Find whom shares and claims name; returns what the log says by then.
+
+        An intent stands before all that its launch holds: whom the log does not know now, it lost.
+        """
+        self._holders = holders(self.driver, self.job)
+        new = self.log.read()
+        self.state.read(new)
+        return new
+
     def _recover_launches(self) -> None:
-        """Find launches whose intents were damaged, by the first lines of their journals.
+        """Find launches whose intents were damaged: by their journals, or by what they hold.
 
         A listing may be stale, but these are launches of before the repair; one that starts after
         it is named by its ``started``.
         """
         names = self.driver.children(layout.launches(self.job))
-        for launch in (*(LaunchId(name) for name in names), *self.state.started):
+        named = (*(LaunchId(name) for name in names), *self.state.started, *self._holders)
+        for launch in named:
             if launch in self.state.launches or not layout.is_ulid(launch):
                 continue
             account = LaunchAccount()  # its own: a view has to see every record of a journal once
             account.read_on(self.driver, layout.journal(self.job, launch))
             opened = account.opened or self.state.started.get(launch)
-            if opened is not None or account.damaged_at is not None:
+            held_of = self._holders.get(launch)
+            if opened is not None or held_of is not None or account.damaged_at is not None:
                 known = opened or {}
-                step = StepKey(known.get("step", UNKNOWN_STEP))
+                step = StepKey(known.get("step", held_of or UNKNOWN_STEP))
                 self.state.recover_launch(launch, step, str(known.get("token", "")))
 
     def append(self, header: dict[str, Any]) -> bool:

@@ -167,3 +167,41 @@ def test_a_launch_whose_intent_was_damaged_is_known_by_its_journal():
     assert view.has_ended(LAUNCH)
     assert not step.watched[made.key(0)].is_running
     assert [pending.task for pending in step.pending(view.stops, 0.0)] == [made.key(0)]
+
+
+def test_a_launch_that_lost_its_intent_and_its_journal_is_known_by_what_it_holds():
+    """Else its share would be nobody's, and its tasks would wait for ever."""
+    made = HandMade()
+    made.record("damaged")
+    made.share(0, 1)
+    made.claim(made.key(1), 2, launch=OTHER)
+    view = made.view()
+    launches = view.records.state.launches
+    assert {launch: (launches[launch].step, view.has_ended(launch)) for launch in launches} == {
+        LAUNCH: (1, False),
+        OTHER: (1, False),
+    }
+    step = view.steps[StepKey(1)]
+    for launch in (LAUNCH, OTHER):
+        made.record("fence", launch=launch, offset=0)
+    view.refresh()
+    pending = {pending.task for pending in step.pending(view.stops, 0.0)}
+    assert pending == {made.key(0), made.key(1)}
+
+
+def test_a_launch_whose_intent_comes_while_holders_are_looked_for_is_not_taken_for_lost():
+    made = HandMade()
+    made.record("damaged")
+    records = made.view().records
+    listed = made.driver.list
+
+    def launch_behind(prefix):
+        if prefix == layout.shares_prefix(JOB):
+            made.launch()
+            made.share(0, 0)
+        return listed(prefix)
+
+    made.driver.list = launch_behind
+    made.record("damaged")
+    records.refresh()
+    assert not records.state.launches[LAUNCH].is_recovered

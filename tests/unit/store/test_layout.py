@@ -46,6 +46,12 @@ def test_names_of_people_never_become_keys():
     assert set(middle) <= set("0123456789abcdef")
 
 
+def test_the_step_of_what_is_held_is_read_back():
+    assert layout.step_of(layout.share(JOB, STEP, 3)) == STEP
+    log = layout.lineage_log(JOB, STEP, TASK)
+    assert layout.step_of(layout.record_key(log, 1)) == STEP
+
+
 def test_a_records_number_is_read_back():
     assert layout.record_number(layout.record_key("jobs/a/log", 1234)) == 1234
     for key in ("jobs/a/log/12", "jobs/a/log/000000000x", "jobs/a/log/" + "\u0660" * 10):
