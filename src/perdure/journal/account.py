@@ -58,6 +58,7 @@ class LaunchAccount:
     Attributes:
         opened: the first line's fields, or None while there is none.
         is_closed: everything that the launch held is released.
+        trouble: the error that ended the worker, or "".
         damaged_at: offset of a line that does not match, or None.
     """
 
@@ -65,6 +66,7 @@ class LaunchAccount:
         self.opened: Mapping[str, Any] | None = None
         self.attempts: dict[AttemptKey, AttemptAccount] = {}
         self.is_closed = False
+        self.trouble = ""
         self.length = 0
         self.damaged_at: int | None = None
         self._row = Row()
@@ -127,6 +129,7 @@ class LaunchAccount:
                 self.opened = record.fields
             case Kind.CLOSED:
                 self.is_closed = True
+                self.trouble = str(record.fields.get("trouble", ""))
             case _:
                 self._fold_attempt(record)
 

@@ -1,6 +1,7 @@
 """Workers that end before they begin: a full disk, a broken installation, a job that was removed.
 
-Such a worker leaves nothing but its end, and the next one would do the same: without a limit the
+Such a worker leaves nothing but its end, or the error that ended it before its first attempt (a
+store that is damaged where only it looks), and the next one would do the same: without a limit the
 manager would start workers as fast as they die, for ever.
 """
 
@@ -53,9 +54,12 @@ class Starts:
         if stored_job(self._driver, job) is None:
             raise JobMissing(f"job {job} was removed while it was being run", job=job)
         if self._times >= LIMIT:
+            last = max(over)
+            trouble = self._view.records.known_account(last).trouble
             raise EngineRefused(
-                f"workers ended before they began, {self._times} times in a row",
-                hint=f"What the last one said is in {max(over)}.out beside the logs; "
+                f"workers ended before they began, {self._times} times in a row"
+                + (f": {trouble}" if trouble else ""),
+                hint=f"What the last one said is in {last}.out beside the logs; "
                 "mend it, then: perdure resume",
                 job=job,
             )
@@ -72,5 +76,7 @@ class Starts:
 
     def _has_begun(self, launch: LaunchId) -> bool:
         records = self._view.records
-        has_opened = records.known_account(launch).opened is not None
-        return has_opened or launch in records.state.started
+        account = records.known_account(launch)
+        if account.trouble and not account.attempts:
+            return False
+        return account.opened is not None or launch in records.state.started

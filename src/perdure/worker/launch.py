@@ -118,15 +118,19 @@ class Launch:
         self._open_journal(process)
         ticker = self._ticker()
         ticker.start()
+        trouble: dict[str, str] = {}
         try:
             if self._claimant.start(process) is None:
                 sessions = self._context.session_root.parent
                 self._end_leftovers(left_here(self._records.state, sessions))
                 self._work(self._intent())
+        except Exception as error:
+            trouble["trouble"] = str(error) or type(error).__name__
+            raise
         finally:
             self._sessions.close()
             ticker.stop()
-            self._context.journal.append(Kind.CLOSED, {}, durable=True)
+            self._context.journal.append(Kind.CLOSED, trouble, durable=True)
 
     def _work(self, intent: LaunchIntent) -> None:
         for ref in intent.tasks:

@@ -7,6 +7,7 @@ import pytest
 from clock_kit import HandClock
 from looking_kit import JOB, LAUNCH, HandMade
 from perdure.errors import EngineRefused, JobMissing
+from perdure.journal.journal_format import Kind
 from perdure.manager.starting import FIRST_PAUSE_SECONDS, LIMIT, Starts
 from perdure.store import layout
 from perdure.store.layout import LaunchId
@@ -33,6 +34,16 @@ class Started:
         self.made.record("fence", launch=launch, offset=0)
         self.view.refresh()
         return launch
+
+    def worker_that_fails(self, trouble, *, attempts=0):
+        self.number += 1
+        launch = LaunchId(f"01jdxyz0000000000000009{self.number:03}")
+        self.made.launch(launch)
+        self.starts.add(launch)
+        for number in range(attempts):
+            self.made.begun(self.made.key(number), {}, launch=launch)
+        self.made.journal(Kind.CLOSED, launch=launch, trouble=trouble)
+        self.view.refresh()
 
 
 def test_the_first_worker_is_started_at_once():
@@ -67,6 +78,23 @@ def test_after_too_many_no_more_are_started_and_people_are_told_where_to_look():
     with pytest.raises(EngineRefused, match=f"{LIMIT} times in a row") as caught:
         started.starts.pause()
     assert f"{last}.out" in caught.value.hint
+
+
+def test_one_that_an_error_ended_before_its_first_attempt_never_began():
+    started = Started()
+    for _ in range(LIMIT - 1):
+        started.worker_that_fails("the store is damaged")
+        started.starts.pause()
+    started.worker_that_fails("the store is damaged")
+    with pytest.raises(EngineRefused, match=r"in a row: the store is damaged"):
+        started.starts.pause()
+
+
+def test_one_that_an_error_ended_after_an_attempt_has_begun():
+    started = Started()
+    for _ in range(LIMIT + 1):
+        started.worker_that_fails("the store is damaged", attempts=1)
+        assert started.starts.pause() == 0
 
 
 def test_several_that_end_together_count_as_one_time():
