@@ -19,7 +19,7 @@ from perdure.store.manifests.manifest import (
     RootKind,
 )
 from perdure.store.packs.blocks import listed_packs
-from perdure.store.restore import staging
+from perdure.store.restore import small_files
 from perdure.store.restore.restore import Displaced
 from perdure.store.restore.verify import verify_checkpoint
 from store_kit import FUTURE_NS, PACKS, Task, tree
@@ -163,7 +163,7 @@ class TestSession:
         (session / "b").write_text("x")
         task = Task(session)
         manifest = task.manifest(folders=[session])
-        real = staging.write_all
+        real = small_files.write_all
         written = []
 
         def write_all(fd, data, start):
@@ -172,7 +172,7 @@ class TestSession:
                 raise OSError(errno.ENOSPC, "No space left on device")
             real(fd, data, start)
 
-        monkeypatch.setattr(staging, "write_all", write_all)
+        monkeypatch.setattr(small_files, "write_all", write_all)
         with pytest.raises(OutOfSpace):
             task.restore(manifest, fresh)
         assert tree(fresh) == {}
@@ -346,13 +346,13 @@ class TestOutside:
         (outside / "a").write_text("saved")
         task, manifest = self.saved(session, outside)
         (outside / "a").write_text("half")
-        real = staging.write_all
+        real = small_files.write_all
 
         def write_all(fd, data, start):
             (outside / "a").write_text("somebody writes now")
             real(fd, data, start)
 
-        monkeypatch.setattr(staging, "write_all", write_all)
+        monkeypatch.setattr(small_files, "write_all", write_all)
         with pytest.raises(CheckpointConflict, match="while the checkpoint was being restored"):
             task.restore(manifest, fresh, windows=ALWAYS)
         assert (outside / "a").read_text() == "somebody writes now"

@@ -284,11 +284,15 @@ class OpenFolders:
             OSError: it is not there, or a component is no folder.
         """
         folder, _slash, name = place.path.rpartition("/")
-        if self._fd < 0 or folder != self._folder or place.base is not self._base:
+        return self.folder(place.base, folder), name or "."
+
+    def folder(self, base: Path, path: str) -> int:
+        """The folder at ``path`` below ``base``, as a descriptor; raises as `parent` does."""
+        if self._fd < 0 or path != self._folder or base is not self._base:
             self.close()
-            self._fd = _open_folder(place.base, folder)
-            self._base, self._folder = place.base, folder
-        return self._fd, name or "."
+            self._fd = _open_folder(base, path)
+            self._base, self._folder = base, path
+        return self._fd
 
     def open(self, place: Place) -> int:
         """What was a regular file when it was looked at, open for reading; the caller closes it.

@@ -47,6 +47,8 @@ def contradiction_in(manifest: Manifest) -> str | None:
     for known in types:
         fine: set[str] = set()
         for path in known:
+            if path.rpartition("/")[0] in fine:
+                continue
             for folder in above(path):
                 if folder in fine:
                     break

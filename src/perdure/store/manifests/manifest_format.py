@@ -34,7 +34,8 @@ from perdure.store.manifests.manifest_rows import (
     Row,
 )
 
-_BODY_LEVEL = 3
+#: Digests do not compress: a higher level takes longer and gives no less.
+_BODY_LEVEL = 1
 
 
 def encode_manifest(manifest: Manifest) -> tuple[dict[str, Any], bytes]:

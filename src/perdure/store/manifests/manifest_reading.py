@@ -55,6 +55,7 @@ _LARGEST_NUMBER = 1 << 63
 _MODES = 0o777
 _DIGEST_BYTES = 32
 _CODECS = {int(codec): codec for codec in Codec}
+_RAW = int(Codec.RAW)
 _KEPT = {kept.value: kept for kept in Kept}
 _BODY = Decoder(Body)
 
@@ -180,6 +181,59 @@ class _Reader:
         return FileRef(root=root, path=self._path(file, "path"))
 
     def _entry(self, row: Row) -> Entry:
+        return self._plain_file(row) or self._any_entry(row)
+
+    def _plain_file(self, row: Row) -> Entry | None:
+        """The entry of a file of one plain block, as nearly all are where there are many.
+
+        None for anything else, and for whatever is not as it should be: `_any_entry` says what.
+        """
+        rows = row.b
+        if row.t != "f" or rows is UNSET or len(rows) != 1 or row.k is not UNSET:
+            return None
+        pack, offset, stored, codec, text, length = rows[0]
+        root, path, size, mode, moment = row.r, row.p, row.s, row.m, row.n
+        if (
+            self._is_keyed
+            or size is UNSET
+            or mode is UNSET
+            or moment is UNSET
+            or row.x is not UNSET
+            or codec != _RAW
+            or not 0 < size <= BLOCK_BYTES
+            or not stored == length == size
+            or not 0 <= pack < self._packs
+            or not 0 <= offset < _LARGEST_NUMBER
+            or not 0 <= root < self._roots
+            or not 0 <= mode <= _MODES
+            or not -_LARGEST_NUMBER <= moment < _LARGEST_NUMBER
+            or len(text) != 2 * _DIGEST_BYTES
+            or not is_below(path)
+            or not self._is_short(path)
+        ):
+            return None
+        try:
+            digest = bytes.fromhex(text)
+        except ValueError:
+            return None
+        whole = file_digest((digest,))
+        if digest.hex() != text or whole.hex() != row.h:
+            return None
+        block = Block(
+            pack=pack, offset=offset, stored=stored, codec=Codec.RAW, digest=digest, length=length
+        )
+        return Entry(
+            root=root,
+            path=path,
+            type=EntryType.FILE,
+            mode=mode,
+            mtime_ns=moment,
+            size=size,
+            digest=whole,
+            blocks=(block,),
+        )
+
+    def _any_entry(self, row: Row) -> Entry:
         root, path = row.r, row.p
         self._check(0 <= root < self._roots, f"the root of {path!r}")
         self._check_path(path)

@@ -9,8 +9,8 @@ Memory: one block and a few pages for each thread; as much again where blocks ar
 Source: docs/store-format.md "Packs".
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -23,10 +23,25 @@ from perdure.store.packs.blocks import Damaged, StoredBlock, opened
 from perdure.store.packs.sealing import PLAIN, Sealing
 
 _T = TypeVar("_T")
+_T_contra = TypeVar("_T_contra", contravariant=True)
 #: Blocks that lie no farther apart are read in one piece.
 _GAP_BYTES = 64 << 10
 #: A far store is asked for so many at once: each of them has 4 MiB of memory, twice.
 _MOST_THREADS = 8
+
+
+class RunReader(Protocol[_T_contra]):
+    """Takes the blocks of a whole range at once."""
+
+    def buffer(self) -> memoryview:
+        """Where it is read into, a block and two pages long; until `take` returns it is its own."""
+        ...
+
+    def take(
+        self, wanted: Sequence[tuple[StoredBlock, _T_contra]], run: memoryview, start: int
+    ) -> None:
+        """The blocks, and the bytes of their pack from ``start``, not checked."""
+        ...
 
 
 class _Range(Struct, Generic[_T]):
@@ -56,12 +71,14 @@ class PackReader:
         self,
         wanted: Iterable[tuple[StoredBlock, _T]],
         use: Callable[[_T, memoryview | Damaged], None],
+        runs: RunReader[_T] | None = None,
     ) -> None:
         """Give each wanted block's bytes to ``use``, with what it is wanted for; blocks.
 
         Args:
             wanted: in any order; blocks of zeros have no bytes to read.
             use: is called by several threads; the bytes are its own until it returns.
+            runs: gets many small blocks that lie side by side in their place, of a near store.
 
         Raises:
             BaseException: the first that ``use`` or the store raised.
@@ -71,20 +88,33 @@ class PackReader:
             # What comes of many small blocks is Python's work: two threads of it hinder each other.
             small = [one for one in ranges if len(one.wanted) > 1]
             ranges = [one for one in ranges if len(one.wanted) == 1]
-            buffer = aligned_buffer(BUFFER_BYTES) if small else memoryview(b"")
-            for one in small:
-                self._read(one, buffer, use)
+            self._read_small(small, use, runs)
         if not ranges:
             return
         most = max(THREADS, min(self._driver.gets_at_once, _MOST_THREADS))
         threads = BlockThreads(min(most, max(len(ranges), 1)))
         threads.run(iter(ranges), lambda one, buffer: self._read(one, buffer, use))
 
+    def _read_small(
+        self,
+        small: list[_Range[_T]],
+        use: Callable[[_T, memoryview | Damaged], None],
+        runs: RunReader[_T] | None,
+    ) -> None:
+        if runs is not None:
+            for one in small:
+                self._read(one, runs.buffer(), use, runs)
+        elif small:
+            buffer = aligned_buffer(BUFFER_BYTES)
+            for one in small:
+                self._read(one, buffer, use)
+
     def _read(
         self,
         one: _Range[_T],
         buffer: memoryview,
         use: Callable[[_T, memoryview | Damaged], None],
+        runs: RunReader[_T] | None = None,
     ) -> None:
         first = one.start - one.start % PAGE_BYTES
         length = up_to_page(one.end - first)
@@ -97,6 +127,9 @@ class PackReader:
             return
         except StoreDamaged as error:  # a bad sector: the checkpoint is as lost as by a flipped bit
             self._damaged(one, use, f"the pack {one.pack} cannot be read: {error.message}")
+            return
+        if runs is not None and got >= one.end - first and length <= BUFFER_BYTES:
+            runs.take(one.wanted, buffer, first)
             return
         for block, purpose in one.wanted:
             start = block.offset - first

@@ -11,7 +11,8 @@ Rules: a pack's id is unique to its launch, so that two writers never meet in on
 ever taken over from a pack that no prune record names, given by the caller (`BlockIndex`). Of two
 threads that bring the same block at one moment, one writes it and the other waits.
 
-Memory: what the driver's uploads hold (see there), and 1 MiB of small blocks.
+Memory: what the driver's uploads hold (see there), and two runs of small blocks, of 1 MiB each:
+one is written while the other is filled.
 
 Source: docs/store-format.md "Packs"; Tridgell's rule that a copy is checked by its content.
 """
@@ -19,6 +20,7 @@ Source: docs/store-format.md "Packs"; Tridgell's rule that a copy is checked by 
 import threading
 import time
 from collections.abc import Container, Iterable
+from contextlib import suppress
 from typing import Protocol
 
 from perdure.store.compression import Codec, compress
@@ -29,6 +31,7 @@ from perdure.store.manifests.manifest import BLOCK_BYTES
 from perdure.store.packs.blocks import BlockIndex, StoredBlock
 from perdure.store.packs.pack_uploads import PackUploads
 from perdure.store.packs.sealing import PLAIN, Sealing
+from perdure.store.packs.write_behind import WriteBehind
 
 #: So many bytes of small blocks are written at once.
 _RUN_BYTES = 1 << 20
@@ -71,6 +74,11 @@ class _Pack:
         self.promised_bytes = PAGE_BYTES
 
 
+def _promised(size: int) -> int:
+    """The room that so many bytes may take."""
+    return up_to_page(size) + PAGE_BYTES
+
+
 class PackWriter:
     """Stores the blocks of one attempt's saves; `add` may be called by several threads at once.
 
@@ -109,10 +117,11 @@ class PackWriter:
         self._changed = threading.Condition()
         self._written_bytes = 0
         self._writing_seconds = 0.0
-        self._run = memoryview(b"")
+        self._run = self._other_run = memoryview(b"")
         self._run_bytes = 0
-        self._run_pack = PackId("")
-        self._run_start = 0
+        self._run_pack: _Pack | None = None
+        self._run_start = self._run_end = 0
+        self._behind = WriteBehind()
         self.new_bytes = 0
 
     @property
@@ -153,6 +162,8 @@ class PackWriter:
     def end_small(self) -> None:
         """The last `add_small` was called for now; from here on `add` may be called."""
         self._write_run()
+        self._behind.wait()
+        self._run_pack = None
 
     def add_small(self, data: bytes, codec: Codec = Codec.RAW) -> StoredBlock:
         """As `add`, for a small file's only block, and while no other thread is in here.
@@ -175,8 +186,9 @@ class PackWriter:
             self._write_run()
         if not self._run_bytes:
             self._begin_run()
+        assert self._run_pack is not None
         block = StoredBlock(
-            pack=self._run_pack,
+            pack=self._run_pack.name,
             offset=self._run_start + self._run_bytes,
             stored=size,
             codec=codec,
@@ -194,16 +206,28 @@ class PackWriter:
         """Where the next small blocks go: they follow each other, and are written at once."""
         if not self._run:
             self._run = aligned_buffer(_RUN_BYTES)
+        if self._pack is not None and self._is_full(self._pack, _RUN_BYTES):
+            self._behind.wait()  # it is committed with all its runs
         pack = self._enter(_RUN_BYTES)
         self._leave(pack, 0, 0.0)
-        self._run_pack, self._run_start = pack.name, up_to_page(pack.upload.size)
+        is_same = self._run_pack is pack
+        self._run_start = up_to_page(self._run_end if is_same else pack.upload.size)
+        self._run_pack = pack
 
     def _write_run(self) -> None:
+        """Have the run written; blocks while the one before it is."""
         size, self._run_bytes = self._run_bytes, 0
-        if size:
-            assert self._pack is not None
-            start = self._pack.upload.write(self._run[:size], aligned=True)
-            assert start == self._run_start, "somebody else wrote into the run"
+        if not size:
+            return
+        assert self._run_pack is not None
+        upload, piece, start = self._run_pack.upload, self._run[:size], self._run_start
+        self._run_end = start + size
+
+        def write() -> None:
+            assert upload.write(piece, aligned=True) == start, "somebody else wrote into the run"
+
+        self._behind.start(write)
+        self._run, self._other_run = self._other_run, self._run
 
     def _known_or_ours(self, digest: bytes, length: int) -> StoredBlock | None:
         """The block that is there already; None: it is this thread's to write."""
@@ -244,16 +268,15 @@ class PackWriter:
 
     def _enter(self, size: int) -> _Pack:
         """The pack to write to, a new one if that would grow beyond the limit."""
-        needed = up_to_page(size) + PAGE_BYTES
         full = None
         with self._changed:
             pack = self._pack
-            if pack is None or pack.promised_bytes + needed > self._driver.pack_limit_bytes:
+            if pack is None or self._is_full(pack, size):
                 full, pack = pack, self._new_pack()
                 self._pack = pack
             if full is not None:
                 self._full.append(full)
-            pack.promised_bytes += needed
+            pack.promised_bytes += _promised(size)
             pack.writers += 1
         if full is not None:
             try:
@@ -262,6 +285,10 @@ class PackWriter:
                 self._leave(pack, 0, 0.0)
                 raise
         return pack
+
+    def _is_full(self, pack: _Pack, size: int) -> bool:
+        """Whether so many bytes more would be too many."""
+        return pack.promised_bytes + _promised(size) > self._driver.pack_limit_bytes
 
     def _leave(self, pack: _Pack, size: int, seconds: float) -> None:
         with self._changed:
@@ -290,7 +317,7 @@ class PackWriter:
 
     def finish(self) -> None:
         """Make durable every block that `add` returned; no thread is in it any more."""
-        self._write_run()
+        self.end_small()
         if self._pack is not None:
             pack, self._pack = self._pack, None
             self._full.append(pack)
@@ -320,6 +347,9 @@ class PackWriter:
         Packs that are committed already stay, named by nobody, until they are pruned. No thread is
         in `add` any more.
         """
+        with suppress(BaseException):
+            self._behind.wait()
+        self._run_pack = None
         if self._pack is not None:
             self._full.append(self._pack)
             self._pack = None

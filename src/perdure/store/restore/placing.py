@@ -25,6 +25,7 @@ from perdure.store.files.outside_decision import Content
 from perdure.store.files.roots import Place, Stamp, look, open_parent, open_regular
 from perdure.store.manifests.manifest import Entry, file_digest
 from perdure.store.packs.sealing import PLAIN, Sealing
+from perdure.store.restore.small_files import finish
 
 _DISPLACED_MOST = 100_000
 _NEW_FOLDER_MODE = 0o777
@@ -104,8 +105,7 @@ def finish_folder(place: Place, entry: Entry) -> None:
     """Give a folder its mode and time, once nothing more is put into it."""
     # A folder that its owner may not read cannot be opened for this; it stays as it is.
     with suppress(PermissionError), _opened_folder(place) as fd:
-        os.fchmod(fd, entry.mode & 0o777)
-        os.utime(fd, ns=(entry.mtime_ns, entry.mtime_ns))
+        finish(fd, entry.mode, entry.mtime_ns)
 
 
 @contextmanager

@@ -40,6 +40,7 @@ from perdure.store.restore.placing import (
     staged_name,
 )
 from perdure.store.restore.planning import RestoreRequest, Step, plan
+from perdure.store.restore.runs import Runs
 from perdure.store.restore.staging import StagedFile, Staging, drop_fresh, staged_beside
 
 
@@ -110,14 +111,20 @@ class _Restore:
         for top in self._plan.tops:
             drop_fresh(top)
         staging = Staging(self._request.sealing)
-        wanted: list[tuple[StoredBlock, tuple[StagedFile, int]]] = []
+
+        def use(purpose: tuple[StagedFile, int], data: memoryview | Damaged) -> None:
+            self._stage(staging, *purpose, data)
+
+        steps = [step for step in self._plan.steps if step.is_written]
+        small = sum(1 for step in steps if len(step.entry.blocks) == 1)
+        runs = Runs(small, self._request.sealing, use)
         try:
-            for step in self._plan.steps:
-                if step.is_written:
-                    wanted.extend(self._begin(staging, step))
+            wanted = [item for step in steps for item in self._begin(staging, step)]
             reader = PackReader(self._request.driver, self._request.packs, self._request.sealing)
-            reader.read(wanted, lambda purpose, data: self._stage(staging, *purpose, data))
+            reader.read(wanted, use, runs)
+            runs.finish()
         finally:
+            runs.close()
             staging.close()
 
     def _begin(

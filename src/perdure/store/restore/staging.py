@@ -24,8 +24,8 @@ from perdure.store.files.roots import OpenFolders, Place, open_parent, open_regu
 from perdure.store.manifests.manifest import BLOCK_BYTES, Entry
 from perdure.store.packs.sealing import PLAIN, Sealing
 from perdure.store.restore.placing import make_folder, staged_name
+from perdure.store.restore.small_files import NEW, finish, write_new
 
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 #: So many files of several blocks are kept open between their blocks.
 _MOST_OPEN = 64
 _AGAIN = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -110,7 +110,7 @@ class Staging:
             folder, name = self._open_folders.parent(file.place)
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=folder)
-            fd = os.open(name, _NEW, 0o600, dir_fd=folder)
+            fd = os.open(name, NEW, 0o600, dir_fd=folder)
             try:
                 os.ftruncate(fd, file.entry.size)
                 _make_room(fd, file.entry)
@@ -127,16 +127,7 @@ class Staging:
 
     def _write_whole(self, file: StagedFile, data: memoryview) -> None:
         folder, name = self._open_folders.parent(file.place)
-        try:
-            fd = os.open(name, _NEW, 0o600, dir_fd=folder)
-        except FileExistsError:
-            os.unlink(name, dir_fd=folder)
-            fd = os.open(name, _NEW, 0o600, dir_fd=folder)
-        try:
-            write_all(fd, data, 0)
-            _finish(fd, file.entry)
-        finally:
-            os.close(fd)
+        write_new(folder, name, data, file.entry.mode, file.entry.mtime_ns)
 
     def _write_block(self, file: StagedFile, index: int, data: memoryview) -> None:
         fd = self._opened(file)
@@ -150,7 +141,7 @@ class Staging:
                     self._open.discard(file)
             try:
                 if is_last:
-                    _finish(fd, file.entry)
+                    finish(fd, file.entry.mode, file.entry.mtime_ns)
             finally:
                 if is_last or fd != file.fd:
                     os.close(fd)
@@ -173,7 +164,7 @@ class Staging:
             folder, name = self._open_folders.parent(file.place)
             fd = os.open(name, _AGAIN, dir_fd=folder)
             try:
-                _finish(fd, file.entry)
+                finish(fd, file.entry.mode, file.entry.mtime_ns)
             finally:
                 os.close(fd)
 
@@ -203,11 +194,6 @@ def _make_room(fd: int, entry: Entry) -> None:
         length = sum(entry.blocks[index].length for index in indexes)
         if not keep_room(fd, indexes[0] * BLOCK_BYTES, length):
             return
-
-
-def _finish(fd: int, entry: Entry) -> None:
-    os.fchmod(fd, entry.mode & 0o777)
-    os.utime(fd, ns=(entry.mtime_ns, entry.mtime_ns))
 
 
 def staged_beside(place: Place) -> Place:
