@@ -28,10 +28,10 @@ _COMMANDS = {
     "checkpoints": ("perdure.cli.checkpoints", "List a job's checkpoints."),
     "checkpoint": ("perdure.cli.checkpoint", "Look into one checkpoint, restore or pin it."),
     "prune": ("perdure.cli.prune", "Let go of older checkpoints of tasks at rest."),
-    "rm": ("perdure.cli.housekeeping", "Remove jobs."),
-    "du": ("perdure.cli.housekeeping", "Show how much space jobs take."),
-    "verify": ("perdure.cli.housekeeping", "Read everything of a job back and check it."),
-    "repair": ("perdure.cli.housekeeping", "Rebuild the cache and set damaged objects aside."),
+    "rm": ("perdure.cli.rm", "Remove jobs."),
+    "du": ("perdure.cli.du", "Show how much space jobs take."),
+    "verify": ("perdure.cli.verify", "Read everything of a job back and check it."),
+    "repair": ("perdure.cli.repair", "Rebuild the cache and set damaged objects aside."),
     "demo": ("perdure.cli.demo", "Show a job that is interrupted and resumed."),
 }
 

@@ -7,7 +7,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from perdure.errors import CheckpointError, UsageError
+from perdure.errors import CheckpointError, PerdureError, UsageError
+from perdure.store.drivers.driver import Driver
+from perdure.store.layout import JobId
 from perdure.store.packs.sealing import PLAIN, Sealing, read_key
 from perdure.store.records.job_document import JobDocument
 
@@ -41,6 +43,17 @@ def sealing_of(document: JobDocument, environment: Mapping[str, str] | None = No
             hint=cure,
         )
     return key
+
+
+def sealing_of_job(driver: Driver, job: JobId) -> Sealing:
+    """The same of a stored job; as not at all, where the job or its key cannot be read."""
+    from perdure.manager.stored_jobs import stored_job
+
+    try:
+        document = stored_job(driver, job)
+        return PLAIN if document is None else sealing_of(document)
+    except PerdureError:
+        return PLAIN
 
 
 def key_path(given: str, environment: Mapping[str, str] | None = None) -> Path:

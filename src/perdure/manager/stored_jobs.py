@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from perdure.clock import Clock
 from perdure.errors import JobMissing
 from perdure.store import layout
+from perdure.store.deleting import remains
 from perdure.store.drivers.driver import Driver, KeyMissing
 from perdure.store.layout import JobId
 from perdure.store.opening import Store
@@ -57,6 +58,11 @@ def job_ids(driver: Driver) -> tuple[JobId, ...]:
         for name in driver.children(layout.JOBS)
         if layout.is_ulid(name) and driver.head(layout.job_record(JobId(name))) is not None
     )
+
+
+def all_job_ids(driver: Driver) -> tuple[JobId, ...]:
+    """All jobs, also those of which the record alone was lost."""
+    return (*job_ids(driver), *remains(driver).lost)
 
 
 def newest_first(driver: Driver) -> Iterator[JobDocument]:

@@ -133,6 +133,14 @@ def remains(driver: Driver) -> Remains:
     return Remains(removals=tuple(job for job in gone if job not in lost), lost=lost)
 
 
+def finish_removals(driver: Driver) -> tuple[JobId, ...]:
+    """Go on with removals that were killed; the jobs that are gone now."""
+    jobs = remains(driver).removals
+    for job in jobs:
+        remove_job(driver, job)
+    return jobs
+
+
 def _is_lost(driver: Driver, job: JobId) -> bool:
     if driver.head(layout.removal(job)) is not None:
         return False
