@@ -87,7 +87,7 @@ def _entry(one: Taken, root: int, packs: dict[PackId, int]) -> Entry:
     found, version = one.found, one.version
     blocks: tuple[Block, ...] = ()
     if version is not None and one.kept is Kept.BYTES:
-        blocks = tuple(to_block(block, packs) for block in version.blocks)
+        blocks = tuple([to_block(block, packs) for block in version.blocks])  # half a generator's
     return Entry(
         root=root,
         path=found.place.path,

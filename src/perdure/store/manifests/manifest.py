@@ -210,18 +210,18 @@ def content_id(
     Inputs do not count: they are not the task's.
     """
     paths = [root.path for root in roots]  # "" for the session folder; no outside path is empty
-    types = {type_: type_.value for type_ in EntryType}
+    file_type, input_kept = EntryType.FILE, Kept.INPUT
     rows: list[tuple[Any, ...]] = []
     for entry in entries:
-        if entry.kept is Kept.INPUT:
+        if entry.kept is input_kept:
             continue
-        size, content = None, None
-        if entry.type is EntryType.FILE:
+        if entry.type is file_type:
             # An adopted file that is not read yet is known by its version.
-            size, content = entry.size, entry.digest.hex() or entry.hold
-        elif entry.type is EntryType.LINK:
-            content = entry.target
-        rows.append((paths[entry.root], entry.path, types[entry.type], size, content))
+            content = entry.digest.hex() or entry.hold
+            rows.append((paths[entry.root], entry.path, "f", entry.size, content))
+        else:
+            target = entry.target if entry.type is EntryType.LINK else None
+            rows.append((paths[entry.root], entry.path, entry.type.value, None, target))
     rows.sort()
     named = None if file is None else (paths[file.root], file.path)
     return blake3(plain_json((state, named, rows))).hexdigest()

@@ -30,12 +30,15 @@ from perdure.store.manifests.manifest_rows import (
     PACKS,
     SEALED,
     BlockRow,
-    Body,
+    FileRow,
     Row,
+    WrittenBody,
 )
 
 #: Digests do not compress: a higher level takes longer and gives no less.
 _BODY_LEVEL = 1
+# Asked for each of many thousand files: an enum's member takes longer to find than to compare.
+_FILE, _BYTES = EntryType.FILE, Kept.BYTES
 
 
 def encode_manifest(manifest: Manifest) -> tuple[dict[str, Any], bytes]:
@@ -51,7 +54,7 @@ def encode_manifest(manifest: Manifest) -> tuple[dict[str, Any], bytes]:
             hint="Files of kept values and of the save contradict each other: use other names.",
         )
     body = plain_json(
-        Body(
+        WrittenBody(
             packs=[f"{PACKS}{pack}" for pack in manifest.packs],
             entries=[_encode_entry(entry) for entry in manifest.entries],
         )
@@ -91,11 +94,20 @@ def _encode_root(root: Root) -> dict[str, str]:
             return {"kind": root.kind.value, "path": root.path}
 
 
-def _encode_entry(entry: Entry) -> Row:
+def _encode_entry(entry: Entry) -> Row | FileRow:
+    if entry.type is _FILE and entry.kept is _BYTES:
+        return FileRow(
+            [_encode_block(block) for block in entry.blocks],
+            entry.digest.hex(),
+            entry.mode,
+            entry.mtime_ns,
+            entry.path,
+            entry.root,
+            entry.size,
+        )
     r, p, t = entry.root, entry.path, entry.type.value
     match entry.type:
         case EntryType.FILE:
-            is_kept = entry.kept is Kept.BYTES
             return Row(
                 r=r,
                 p=p,
@@ -104,8 +116,7 @@ def _encode_entry(entry: Entry) -> Row:
                 n=entry.mtime_ns,
                 s=entry.size,
                 h=entry.digest.hex(),
-                b=[_encode_block(block) for block in entry.blocks] if is_kept else UNSET,
-                k=UNSET if is_kept else entry.kept.value,
+                k=entry.kept.value,
                 x=entry.hold or UNSET,
             )
         case EntryType.FOLDER:
@@ -121,7 +132,7 @@ def _encode_block(block: Block) -> BlockRow:
         block.pack,
         block.offset,
         block.stored,
-        int(block.codec) + SEALED * block.is_sealed,
+        block.codec + SEALED * block.is_sealed,
         block.digest.hex(),
         block.length,
     )

@@ -40,8 +40,28 @@ class Row(Struct, kw_only=True, gc=False):
     x: str | UnsetType = UNSET
 
 
+class FileRow(Struct, gc=False):
+    """The row of a file whose bytes are kept, as it is written: what `Row` with these gives."""
+
+    b: list[BlockRow]
+    h: str
+    m: int
+    n: int
+    p: str
+    r: int
+    s: int
+    t: str = "f"
+
+
 class Body(Struct, kw_only=True, gc=False):
     """The payload; fields in sorted order."""
 
     entries: list[Row]
+    packs: list[str]
+
+
+class WrittenBody(Struct, kw_only=True, gc=False):
+    """The same, to be written."""
+
+    entries: list[Row | FileRow]
     packs: list[str]
