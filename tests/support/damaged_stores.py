@@ -176,7 +176,7 @@ class DamagedStore:
                 if finding.key != layout.job_record(JOB)
             ]
             self._expect_named(damage, findings, tried)
-            list(repair(driver, findings, self.folder / "aside", HandClock()))
+            list(repair(driver, findings, self.folder / "aside", HandClock(), lambda _key: None))
             fresh = self.folder / "fresh"
             fresh.mkdir()
             landed = resumed(driver, fresh)

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -100,7 +102,8 @@ def _repair_job(looked: "Looked", job: "JobId") -> list[dict[str, Any]]:
         findings = list(check_job(driver, job, Checked(), depth))
         if any(finding.kind in ("record", "missing") for finding in findings):
             _refuse_busy(looked, job)
-        done = repair_findings(driver, findings, folder, clock)
+        lost = partial(_lost_share, looked, job)
+        done = repair_findings(driver, findings, folder, clock, lost)
         return [
             {
                 **to_builtins(one.finding),
@@ -113,6 +116,19 @@ def _repair_job(looked: "Looked", job: "JobId") -> list[dict[str, Any]]:
     except PerdureError as error:
         reason = {"key": f"jobs/{job}", "kind": error.kind, "reason": error.message}
         return [{**reason, "aside": None, "mended": False, "advice": error.hint}]
+
+
+def _lost_share(looked: "Looked", job: "JobId", key: str) -> dict[str, Any] | None:
+    """What a share that is lost must have said; None, where the job's record is lost, too."""
+    from perdure.clock import pause
+    from perdure.errors import PerdureError
+    from perdure.manager.lost_shares import lost_share
+    from perdure.manager.stored_jobs import read_job
+
+    with suppress(PerdureError):
+        document = read_job(looked.store, job)
+        return lost_share(looked.store.driver, document, key, looked.clock, pause)
+    return None
 
 
 def _refuse_busy(looked: "Looked", job: "JobId") -> None:

@@ -6,18 +6,21 @@ everybody passes over (a number is never used twice, and none is skipped); the n
 missing, with later ones behind it, is taken in the same way. What is lost with it: a
 save is one checkpoint less; a claim is known again by its saves, but not what they were made on.
 
-Rules: only where nothing of the job runs, and only records whose loss harms no rule: a job's record
-and shares are told and left alone, as are journals (what stands before the damage counts) and packs
-(a restore finds out which checkpoints need the damaged block, and goes on from an older one).
-Nothing is ever deleted.
+A share is put back as it must have been (`perdure.manager.lost_shares`).
 
-Source: docs/journal-format.md; docs/decisions/074.
+Rules: only where nothing of the job runs, and only records whose loss harms no rule: a job's record
+is told and left alone, as are journals (what stands before the damage counts) and packs (a restore
+finds out which checkpoints need the damaged block, and goes on from an older one). Nothing is ever
+deleted.
+
+Source: docs/journal-format.md; docs/decisions/074, 142.
 """
 
 import os
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -48,29 +51,46 @@ class Repaired(Struct, frozen=True, kw_only=True):
 
 
 def repair(
-    driver: Driver, findings: Iterable[Finding], folder: Path, clock: Clock
+    driver: Driver,
+    findings: Iterable[Finding],
+    folder: Path,
+    clock: Clock,
+    lost_share: Callable[[str], dict[str, Any] | None],
 ) -> Iterator[Repaired]:
-    """Set aside what can be; ``folder`` is where damaged objects go. May be repeated.
+    """Set aside what can be. May be repeated.
 
     The caller has made sure that nothing of the job runs.
+
+    Args:
+        driver: of the store.
+        findings: what is damaged.
+        folder: where damaged objects go.
+        clock: for the moments that people read.
+        lost_share: what the share record at a key must have said; None: nobody can tell.
     """
     for finding in findings:
-        if finding.kind == "record" and _is_log_record(finding.key):
-            aside = _set_aside(driver, finding.key, folder, clock)
-            advice = "set aside; the records behind it count again"
+        key, kind = finding.key, finding.kind
+        is_share = "/shares/" in key
+        said = lost_share(key) if is_share and kind in ("record", "missing") else None
+        if (is_share and said is None) or (not is_share and "/log/" not in key):
+            yield Repaired(finding=finding, aside=None, advice=_advice(finding))
+        elif kind == "record":
+            aside = _set_aside(driver, key, folder, _instead(clock, said))
+            advice = "set aside; " + _AGAIN[is_share]
             is_mended = aside is not None
             yield Repaired(finding=finding, aside=aside, advice=advice, is_mended=is_mended)
-        elif finding.kind == "missing" and _is_log_record(finding.key):
-            driver.put_if_absent(finding.key, encode_record(_stand_in(clock, 0)))
-            advice = "what it said is lost; the records behind it count again"
+        elif kind == "missing":
+            driver.put_if_absent(key, encode_record({**_instead(clock, said), "size": 0}))
+            advice = "what it said is lost; " + _AGAIN[is_share]
             yield Repaired(finding=finding, aside=None, advice=advice, is_mended=True)
         else:
             yield Repaired(finding=finding, aside=None, advice=_advice(finding))
 
 
-def _is_log_record(key: str) -> bool:
-    """Whether it is a record of the job's log or of a lineage's."""
-    return "/log/" in key
+_AGAIN = {
+    False: "the records behind it count again",
+    True: "its tasks are known by the shares around it and by the journals",
+}
 
 
 def _advice(finding: Finding) -> str:
@@ -85,7 +105,7 @@ def _advice(finding: Finding) -> str:
             return "left as it is: without it the job cannot be told; put back a copy of it"
 
 
-def _set_aside(driver: Driver, key: str, folder: Path, clock: Clock) -> Path | None:
+def _set_aside(driver: Driver, key: str, folder: Path, instead: dict[str, Any]) -> Path | None:
     """Copy the object into the home, durably, then put the record that stands in for it."""
     try:
         data = driver.get(key)
@@ -101,14 +121,14 @@ def _set_aside(driver: Driver, key: str, folder: Path, clock: Clock) -> Path | N
                 os.fsync(file.fileno())
     except OSError as error:
         raise HomeError(f"cannot write {path}: {error.strerror}") from error
-    driver.put(key, encode_record(_stand_in(clock, len(data))))
+    driver.put(key, encode_record({**instead, "size": len(data)}))
     return path
 
 
-def _stand_in(clock: Clock, size: int) -> dict[str, object]:
+def _instead(clock: Clock, share: dict[str, Any] | None) -> dict[str, Any]:
     """The record that takes the number of one that is lost."""
-    identity = secrets.token_hex(16)
-    return {"kind": DAMAGED, "id": identity, "at": to_text(clock.now()), "size": size}
+    said = {"kind": DAMAGED} if share is None else {"kind": "share", "rebuilt": True, **share}
+    return {**said, "id": secrets.token_hex(16), "at": to_text(clock.now())}
 
 
 def _free_path(path: Path) -> Path:

@@ -20,13 +20,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from perdure.errors import StoreUnavailable
 from perdure.journal.account import AttemptKey, LaunchAccount
 from perdure.journal.heartbeat import Stillness, read_counter
 from perdure.store import layout
 from perdure.store.layout import LaunchId, StepKey, TaskKey
 from perdure.store.records.job_log import JobLogState, TaskRef
-from perdure.store.records.lineage import SHARE, Claim, Lineage
+from perdure.store.records.lineage import Claim, Lineage
 from perdure.store.records.log import Entry, Log, Refused
 from perdure.worker.job_records import JobRecords, LineageId, PastClaim
 
@@ -220,7 +219,6 @@ class Claimant:
             view = self._view_when_ended(lineage_id, ref, log)
             if isinstance(view, Busy):
                 return view
-            _refuse_unknown_share(view.lineage)
             if not is_wanted(view.lineage, log):
                 return None
             record = {
@@ -413,16 +411,6 @@ def append_as_owner(log: Log, claim: int, header: Mapping[str, Any], payload: by
             case Refused(by=entry):
                 if entry.kind in ("claim", "branch"):
                     return None
-
-
-def _refuse_unknown_share(lineage: Lineage) -> None:
-    """Saves of a share that the store does not show: its launch may be at work."""
-    is_known = any(claim.number == SHARE for claim in lineage.claims)
-    if not is_known and any(save.claim == SHARE for save in lineage.saves):
-        raise StoreUnavailable(
-            "the store does not show the share by which the task was taken first",
-            hint="Try again in a minute; if it stays so, run `perdure verify`.",
-        )
 
 
 def _is_final(view: LineageView) -> bool:

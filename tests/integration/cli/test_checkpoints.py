@@ -176,6 +176,16 @@ def test_repair_leaves_alone_what_it_cannot_mend(copied):
     assert copied.json("verify", expect=8)["damaged"][0]["key"].endswith("/job")
 
 
+def test_a_lost_share_is_known_by_what_was_begun_of_it(copied):
+    """It says which tasks a worker had, and nothing of what they saved."""
+    flip(copied.store, "jobs/*/shares/0001/0000000001")
+    (row,) = copied.json("repair")["damaged"]
+    assert row["mended"]
+    assert copied.json("verify")["damaged"] == []
+    assert "resumed from step 3" in copied("resume", "last").stdout
+    assert [a["resumed_from"] for a in copied.json("status", "last")["attempts"]] == [None, 3]
+
+
 def test_a_missing_record_hides_nothing_that_stands_behind_it(copied):
     (path,) = copied.store.glob("lineages/*/0001/*/log/0000000002")
     path.unlink()
@@ -204,3 +214,9 @@ def test_a_missing_record_of_the_job_is_said(copied):
     (path,) = copied.store.glob("jobs/*/log/0000000002")
     path.unlink()
     assert "later ones are there" in copied("resume", "last", expect=8).stderr
+
+
+def test_a_task_whose_share_is_gone_goes_on_from_its_newest_checkpoint(copied):
+    """Nothing shows that there was one but what the task saved."""
+    next(copied.store.glob("jobs/*/shares/0001/0000000001")).unlink()
+    assert "resumed from step 3" in copied("resume", "last").stdout

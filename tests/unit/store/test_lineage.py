@@ -42,6 +42,16 @@ def test_a_share_is_the_first_claim():
     assert (lineage.point, lineage.claims) == (1, (SHARED,))
 
 
+def test_saves_say_whose_the_share_was_that_is_lost():
+    """Another took the task since: it was begun before, and has checkpoints."""
+    lineage = fold(save(launch="l", at="2025"), save(launch="l"))
+    lost = share_claim(LaunchId("l"), "2025")
+    assert (lineage.owner, lineage.claims, lineage.point) == (lost, (lost,), 2)
+    claimed = fold(save(launch="l", at="2025"), claim("m", base=1))
+    assert [one.launch for one in claimed.claims] == ["l", "m"]
+    assert claimed.owner.launch == "m"
+
+
 def test_the_last_claim_owns_and_goes_on_from_its_base():
     lineage = fold(save(), save(), claim("m", base=1, values={"F": "1"}, split=[{"F": "2"}]))
     assert lineage.owner.launch == "m"

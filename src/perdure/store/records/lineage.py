@@ -152,6 +152,8 @@ class _Fold:
     def save(self, number: int, header: Mapping[str, Any]) -> None:
         if header["claim"] in self.lost:
             self._recover_claim(header)
+        elif header["claim"] == SHARE:
+            self._recover_share(header)
         self.saves[number] = header
         self.parents[number] = None
         if self.owner is not None and header["claim"] == self.owner.number:
@@ -168,6 +170,21 @@ class _Fold:
         if self.owner is None or self.owner.number < number:
             attempt, launch = header["attempt"], header["launch"]
             self.claim(number, {"attempt": attempt, "launch": launch})
+
+    def _recover_share(self, header: Mapping[str, Any]) -> None:
+        """A share that was lost, or is not shown: its saves say whose it was.
+
+        Without it nobody would see that the task was begun, and it would begin anew. Where another
+        launch took a share with the task since, that is none of the task's.
+        """
+        first = next((claim for claim in self.claims if claim.number == SHARE), None)
+        launch = header.get("launch")
+        if launch is None or (first is not None and first.launch == launch):
+            return
+        share = share_claim(LaunchId(launch), str(header.get("at", "")))
+        self.claims = [share, *(claim for claim in self.claims if claim is not first)]
+        if self.owner is first and not self.branches:
+            self.owner = share
 
     def prune(self, _number: int, header: Mapping[str, Any]) -> None:
         self.pruned.update(header.get("saves", ()))
