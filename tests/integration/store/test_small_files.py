@@ -48,6 +48,8 @@ def saved(session):
         path.write_bytes(os.urandom(BYTES))
         path.chmod(0o600 | number % 8)
         os.utime(path, ns=(0, 10**18 + number))
+    (session / "0" / os.fsdecode(b"no text \xff\xfe")).write_text("odd")
+    (session / "empty").touch()
     task = Task(session)
     return task, task.manifest(folders=[session])
 
@@ -66,7 +68,7 @@ def test_the_files_are_the_same_whoever_wrote_them(session, saved, fresh, given)
 
 
 def test_a_few_files_are_not_worth_a_process(session, saved, fresh, given, monkeypatch):
-    monkeypatch.setattr(runs, "FILES_WORTH_IT", FILES + 1)
+    monkeypatch.setattr(runs, "FILES_WORTH_IT", 2 * FILES)
     task, manifest = saved
     task.restore(manifest, fresh)
     assert tree(fresh) == tree(session)

@@ -87,7 +87,10 @@ class SecondProcess:
 
     def give(self, half: int, files: Sequence[SmallFile]) -> bool:
         """Have the run in ``half`` written; whether that could be asked for."""
-        rows = _ENCODER.encode(files)
+        try:
+            rows = _ENCODER.encode(files)
+        except UnicodeEncodeError:  # a name that is no text
+            return False
         start = half * self._half_bytes + self._run_bytes
         if len(rows) > self._half_bytes - self._run_bytes:
             return False
