@@ -158,6 +158,16 @@ class TestSession:
         assert restored.notes == ("a was not there at the save, and is left alone",)
         assert (fresh / "a").read_text() == "new"
 
+    def test_a_mode_that_is_not_the_saved_one_is_put_right(self, session, fresh):
+        (session / "a").write_text("x")
+        (session / "a").chmod(0o750)
+        task = Task(session)
+        manifest = task.manifest(session / "a")
+        task.restore(manifest, fresh)
+        (fresh / "a").chmod(0o600)
+        task.restore(manifest, fresh)
+        assert (fresh / "a").stat().st_mode & 0o777 == 0o750
+
     def test_no_room_leaves_nothing_half_written(self, session, fresh, monkeypatch):
         (session / "a").write_text("x")
         (session / "b").write_text("x")
@@ -339,6 +349,17 @@ class TestOutside:
         assert task.restore(manifest, fresh).notes == ()
         (outside / "a").write_text("x")
         assert "not kept in the store, has 1 bytes" in task.restore(manifest, fresh).notes[0]
+
+    def test_a_file_with_the_saved_content_and_another_mode_is_left_and_told(
+        self, session, outside, fresh
+    ):
+        (outside / "a").write_text("saved")
+        (outside / "a").chmod(0o755)
+        task, manifest = self.saved(session, outside)
+        (outside / "a").chmod(0o600)
+        (note,) = task.restore(manifest, fresh, windows=ALWAYS).notes
+        assert "was left as it is with mode 600: it was saved with 755" in note
+        assert (outside / "a").stat().st_mode & 0o777 == 0o600
 
     def test_a_file_that_changes_during_the_restore_is_left(
         self, session, outside, fresh, monkeypatch

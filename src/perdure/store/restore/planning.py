@@ -9,7 +9,7 @@ Source: design "Resuming"; docs/decisions/048, 049.
 from collections.abc import Mapping
 from os import stat_result
 from pathlib import Path
-from stat import S_ISDIR, S_ISLNK, S_ISREG
+from stat import S_IMODE, S_ISDIR, S_ISLNK, S_ISREG
 
 from msgspec import Struct, field
 
@@ -193,8 +193,18 @@ class _Planning:
             case Action.LEAVE:
                 if entry.type is EntryType.FOLDER and root.kind is RootKind.SESSION:
                     self._steps.append(step)
+                elif entry.type is EntryType.FILE and found is not None:
+                    self._tell_mode(shown, entry.mode, S_IMODE(found.st_mode))
             case _:
                 self._steps.append(step)
+
+    def _tell_mode(self, shown: str, saved: int, now: int) -> None:
+        """A file with the saved content is not touched: somebody may have meant its mode."""
+        if now & 0o777 != saved:
+            self._notes.append(
+                f"{shown} has the saved content, and was left as it is with mode {now:03o}: it was"
+                f" saved with {saved:03o}"
+            )
 
     def _decide_adopted(self, entry: Entry, place: Place | None) -> None:
         """A program's own file: it is there as it was, or its second name is, or it is lost."""
@@ -237,6 +247,8 @@ class _Planning:
         if entry.type is EntryType.FOLDER:
             return Action.LEAVE if S_ISDIR(mode) else Action.REPLACE
         if entry.type is EntryType.FILE and S_ISREG(mode) and found.st_size == entry.size:
+            if S_IMODE(mode) & 0o777 != entry.mode:
+                return Action.REPLACE
             is_equal = content_of(place, entry.size, self._request.sealing) == _content(entry)
             return Action.LEAVE if is_equal else Action.REPLACE
         return Action.REPLACE
