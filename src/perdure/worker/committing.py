@@ -14,6 +14,7 @@ Source: design 6, 7; docs/journal-format.md, "A worker takes a lineage" (6).
 
 import contextlib
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -24,7 +25,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.clock import Clock
-from perdure.errors import CheckpointTorn, OutOfSpace, PerdureError
+from perdure.errors import CheckpointTorn, OutOfSpace, PerdureError, StoreUnavailable
 from perdure.journal.journal_format import Kind
 from perdure.protocol.attempt_messages import FilesDeclared
 from perdure.protocol.dataset import Dataset
@@ -43,6 +44,11 @@ _T = TypeVar("_T")
 COMMIT_FILE = "checkpoint_committed.json"
 #: So much must be stored at once to tell how fast the store is.
 _MEASURED_BYTES = 1 << 20
+#: A store out of reach is tried again after so long, then after twice as long, up to …
+_FIRST_PAUSE_SECONDS = 0.5
+_LONGEST_PAUSE_SECONDS = 5.0
+#: Once the task has ended it has so long to come back.
+_LAST_WAIT_SECONDS = 60.0
 
 
 class Committing(Struct, frozen=True, kw_only=True):
@@ -269,9 +275,16 @@ class Committer:
             self._note("room", f"{problem.message}: older checkpoints were pruned")
             self._bring(drained.save, drained.captured)
             return False
+        elif isinstance(problem, StoreUnavailable) and self._may_wait():
+            self._bring(drained.save, drained.captured)
+            return False
         else:
             self._not_put(problem)
         return True
+
+    def _may_wait(self) -> bool:
+        """Whether a local save is sent once more, after a pause."""
+        return not self._queue.is_finishing and self._queue.rest(_LONGEST_PAUSE_SECONDS)
 
     def _commit_save(self, save: QueuedSave, captured: CapturedSave) -> None:
         """Put the record of a save whose bytes are durable, and say so."""
@@ -351,7 +364,7 @@ class Committer:
         """The bytes, durable; or why they could not be taken, which is noted."""
         self._with.before_capture()
         try:
-            captured = self._with_room(lambda: self._capture.get().take(frozen), in_flight=None)
+            captured = self._stored(lambda: self._capture.get().take(frozen), in_flight=None)
         except PerdureError as error:
             is_torn = isinstance(error, CheckpointTorn)
             self._facts.torn += is_torn
@@ -387,7 +400,7 @@ class Committer:
 
     def _put(self, manifest: Manifest, header: dict[str, object], payload: bytes) -> int | None:
         try:
-            sequence = self._with_room(lambda: self._with.put(header, payload), in_flight=manifest)
+            sequence = self._stored(lambda: self._with.put(header, payload), in_flight=manifest)
         except PerdureError as error:
             self._not_put(error)
             return None
@@ -395,6 +408,26 @@ class Committer:
             self._facts.problem = "another worker owns the task"
             self._with.lost()
         return sequence
+
+    def _stored(self, store: Callable[[], _T], *, in_flight: Manifest | None) -> _T:
+        """What ``store`` gives, once the store is in reach: the task may be waiting for it.
+
+        A newer save ends the waiting, as it would have taken this one's place. Once the task has
+        ended the store has a minute left to come back.
+        """
+        pause, until = _FIRST_PAUSE_SECONDS, math.inf
+        while True:
+            try:
+                return self._with_room(store, in_flight=in_flight)
+            except StoreUnavailable as error:
+                now = self._clock.monotonic()
+                if self._queue.is_finishing:
+                    until = min(until, now + _LAST_WAIT_SECONDS)
+                if pause == _FIRST_PAUSE_SECONDS:
+                    self._note("save", f"a save waits for the store: {error.message}")
+                if now >= until or not self._queue.rest(pause):
+                    raise
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _with_room(self, store: Callable[[], _T], *, in_flight: Manifest | None) -> _T:
         """What ``store`` gives; without space once more, where pruning made some."""

@@ -156,6 +156,22 @@ class SaveQueue:
             self._is_dropping = drop
             self._wake.notify()
 
+    @property
+    def is_finishing(self) -> bool:
+        """Whether nothing more will be put."""
+        with self._wake:
+            return self._is_finishing
+
+    def rest(self, seconds: float) -> bool:
+        """Wait before what was taken is tried again; False: it need not be.
+
+        A newer save has come, or what waits is not wanted any more.
+        """
+        with self._wake:
+            return not self._wake.wait_for(
+                lambda: self._save is not None or self._is_dropping, timeout=seconds
+            )
+
     def take(self) -> Work | None:
         """The next piece of work; blocks until there is one. None: there will be no more."""
         with self._wake:
