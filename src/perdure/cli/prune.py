@@ -34,6 +34,7 @@ class _Row(Struct, frozen=True, kw_only=True):
     waiting_bytes: int = 0
     held_by: str | None = None
     error: str | None = None
+    exit_code: int = 0
 
     @property
     def says_something(self) -> bool:
@@ -81,7 +82,9 @@ def prune(**given: Any) -> int:
     else:
         _show(rows, is_dry=given["dry_run"])
     is_refused = given["job"] is not None and any(row.held_by is not None for row in rows)
-    return _BUSY_EXIT if is_refused else 0
+    if is_refused:
+        return _BUSY_EXIT
+    return next((row.exit_code for row in rows if row.exit_code), 0)
 
 
 def _checked(given: dict[str, Any]) -> None:
@@ -110,7 +113,7 @@ def _tried(looked: "Looked", document: "JobDocument", given: dict[str, Any]) -> 
     try:
         return list(_pruned(looked, document, given))
     except PerdureError as error:
-        return [_Row(job=document.job, error=error.message)]
+        return [_Row(job=document.job, error=error.message, exit_code=error.exit_code)]
 
 
 def _pruned(looked: "Looked", document: "JobDocument", given: dict[str, Any]) -> Iterator[_Row]:
@@ -138,7 +141,7 @@ def _pruned(looked: "Looked", document: "JobDocument", given: dict[str, Any]) ->
         try:
             done = pruner.prune(lineage)
         except PerdureError as error:
-            yield _with(row, error=error.message)
+            yield _with(row, error=error.message, exit_code=error.exit_code)
         else:
             yield _with(
                 row,
@@ -183,10 +186,15 @@ def _described(rows: list[_Row], given: dict[str, Any]) -> dict[str, Any]:
 
     return {
         "dry_run": given["dry_run"],
-        "tasks": [to_builtins(row) for row in rows],
+        "tasks": [_without_exit_code(to_builtins(row)) for row in rows],
         "freed_bytes": sum(row.freed_bytes for row in rows),
         "waiting_bytes": sum(row.waiting_bytes for row in rows),
     }
+
+
+def _without_exit_code(row: dict[str, Any]) -> dict[str, Any]:
+    del row["exit_code"]  # it is the command's
+    return row
 
 
 def _show(rows: list[_Row], *, is_dry: bool) -> None:

@@ -42,6 +42,7 @@ class AttemptAccount(Struct):
         kept: values that are never run again, with the checkpoint that holds their files (None:
             they have none).
         notes: what `perdure why` shows.
+        trouble: the error of which its worker ended before it did, or "".
     """
 
     begun: Mapping[str, Any] | None = None
@@ -50,6 +51,7 @@ class AttemptAccount(Struct):
     reported: list[int] = field(default_factory=list)
     kept: dict[int, int | None] = field(default_factory=dict)
     notes: list[Mapping[str, Any]] = field(default_factory=list)
+    trouble: str = ""
 
 
 class LaunchAccount:
@@ -130,6 +132,9 @@ class LaunchAccount:
             case Kind.CLOSED:
                 self.is_closed = True
                 self.trouble = str(record.fields.get("trouble", ""))
+                for account in self.attempts.values() if self.trouble else ():
+                    if account.outcome is None:
+                        account.trouble = self.trouble
             case _:
                 self._fold_attempt(record)
 

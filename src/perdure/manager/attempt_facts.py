@@ -43,7 +43,7 @@ def attempt_facts(
         lineage: None where it has no records.
         is_ended: whether its launch adds nothing more to it.
     """
-    begun, outcome = account.begun, account.outcome
+    begun = account.begun
     if begun is None and claim.number == SHARE:
         return None
     fields = begun or {}
@@ -66,17 +66,20 @@ def attempt_facts(
         ),
         last_checkpoint_at=_last_checkpoint_at(lineage, claim, saves),
         checkpoints=tuple(checkpoint_facts(save) for save in saves),
-        **_end(outcome, is_ended=is_ended, has_begun=begun is not None),
+        **_end(account, is_ended=is_ended),
     )
 
 
-def _end(outcome: Mapping[str, Any] | None, *, is_ended: bool, has_begun: bool) -> dict[str, Any]:
+def _end(account: AttemptAccount, *, is_ended: bool) -> dict[str, Any]:
     """How it ended, as it was recorded or as its launch's end says."""
-    found = outcome or {}
+    found = account.outcome or {}
     state, reason = found.get("state"), str(found.get("reason", ""))
-    if outcome is None and is_ended:
+    if account.outcome is None and is_ended:
+        has_begun = account.begun is not None
         state = (AttemptState.LOST if has_begun else AttemptState.NOT_STARTED).value
         reason = _LOST if has_begun else _NEVER_BEGUN
+        if account.trouble:
+            reason = f"its worker ended of an error: {account.trouble}"
     return {
         "ended_at": found.get("at"),
         "outcome": state,

@@ -220,6 +220,20 @@ def test_an_attempt_whose_launch_is_fenced_without_a_word_is_lost():
     assert "nobody saw it end" in lost.reason
 
 
+def test_an_attempt_whose_worker_ended_of_an_error_says_which():
+    made = HandMade()
+    made.launch()
+    made.share(0, 1)
+    made.begun(made.key(0), VALUES)
+    made.begun(made.key(1), VALUES)
+    made.ended(made.key(1), "SUCCEEDED")
+    made.journal(Kind.CLOSED, trouble="a bug")
+    facts, _ = read_facts(made.view(), every_attempt=True)
+    reasons = {attempt.key: attempt.reason for attempt in facts.attempts}
+    assert reasons[made.key(0)] == "its worker ended of an error: a bug"
+    assert reasons[made.key(1)] == "it SUCCEEDED"
+
+
 def test_big_jobs_list_what_went_otherwise_than_well(monkeypatch):
     monkeypatch.setattr(facts_reading, "EVERY_ATTEMPT_TASKS", 10)
     made = HandMade()

@@ -99,7 +99,9 @@ def translated(error: OSError, doing: str, path: Path | str) -> PerdureError | N
     why = f"cannot {doing} {path}: {os.strerror(error.errno or 0)}"
     if error.errno in _FULL:
         return OutOfSpace(
-            why, hint="Free some space there or prune checkpoints, then go on.", path=str(path)
+            why,
+            hint="Free some space there: `perdure prune`, or `perdure rm` on a full disk; then go on.",
+            path=str(path),
         )
     if error.errno == errno.EROFS:
         return HomeError(
