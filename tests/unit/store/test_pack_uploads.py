@@ -9,6 +9,7 @@ from perdure.store.drivers.driver import PutUncertain
 from perdure.store.drivers.memory import Call, LoseReply, MemoryDriver
 from perdure.store.layout import PackId
 from perdure.store.packs.pack_uploads import PackUploads
+from support.worker_runs import wait_until
 
 
 class Store(MemoryDriver):
@@ -95,6 +96,7 @@ def test_what_is_given_up_is_waited_for_by_nobody_and_its_failure_is_nobodys():
     uploads.abandon()
     uploads.abandon()
     store.may_go.set()
+    wait_until("both failures", lambda: not store.troubles)  # or they would be others'
     start_and_finish(store, uploads, "c", "d", "e")
     assert list(store.list("")) == ["c", "d", "e"]
     assert (first.size, second.size) == (0, 0)

@@ -100,7 +100,7 @@ def translated(error: OSError, doing: str, path: Path | str) -> PerdureError | N
     if error.errno in _FULL:
         return OutOfSpace(
             why,
-            hint="Free some space there: `perdure prune`, or `perdure rm` on a full disk; then go on.",
+            hint="Free some space there (`perdure prune`, or `perdure rm`), then go on.",
             path=str(path),
         )
     if error.errno == errno.EROFS:
