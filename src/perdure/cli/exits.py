@@ -1,8 +1,10 @@
 """Exit codes of `run`, `resume` and `wait`: how the job ended."""
 
 from perdure.manager.job_view import JobView
+from perdure.policy.outcome import By
 from perdure.policy.resuming import Held
 from perdure.policy.states import State, Status
+from perdure.policy.stops import JOB
 
 SUCCEEDED = 0
 FAILED = 1
@@ -15,7 +17,10 @@ TERMINATED = 143
 
 
 def exit_code(status: Status, view: JobView) -> int:
-    """What a command that managed the job exits with, unless the host sent it away."""
+    """What a command that managed the job exits with; where its host is to go, with 143."""
+    stop = view.stops.stopped(JOB)
+    if status.state is State.PENDING and stop is not None and stop.by is not By.USER:
+        return TERMINATED
     return code_of(status.state, is_unusable=_has_nothing_usable(view))
 
 
