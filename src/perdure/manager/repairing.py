@@ -72,19 +72,18 @@ def repair(
         key, kind = finding.key, finding.kind
         is_share = "/shares/" in key
         said = lost_share(key) if is_share and kind in ("record", "missing") else None
-        if (is_share and said is None) or (not is_share and "/log/" not in key):
+        is_mendable = said is not None if is_share else "/log/" in key
+        if kind not in ("record", "missing") or not is_mendable:
             yield Repaired(finding=finding, aside=None, advice=_advice(finding))
         elif kind == "record":
             aside = _set_aside(driver, key, folder, _instead(clock, said))
             advice = "set aside; " + _AGAIN[is_share]
             is_mended = aside is not None
             yield Repaired(finding=finding, aside=aside, advice=advice, is_mended=is_mended)
-        elif kind == "missing":
+        else:
             driver.put_if_absent(key, encode_record({**_instead(clock, said), "size": 0}))
             advice = "what it said is lost; " + _AGAIN[is_share]
             yield Repaired(finding=finding, aside=None, advice=advice, is_mended=True)
-        else:
-            yield Repaired(finding=finding, aside=None, advice=_advice(finding))
 
 
 _AGAIN = {
