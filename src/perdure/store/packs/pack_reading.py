@@ -67,6 +67,11 @@ class PackReader:
         self._packs = packs
         self._sealing = sealing
 
+    @property
+    def reads_runs(self) -> bool:
+        """Whether neighbouring small blocks are read one run after the other: of a near store."""
+        return self._driver.gets_at_once == 1
+
     def read(
         self,
         wanted: Iterable[tuple[StoredBlock, _T]],
@@ -84,7 +89,7 @@ class PackReader:
             BaseException: the first that ``use`` or the store raised.
         """
         ranges = list(_ranges(wanted))
-        if self._driver.gets_at_once == 1:
+        if self.reads_runs:
             # What comes of many small blocks is Python's work: two threads of it hinder each other.
             small = [one for one in ranges if len(one.wanted) > 1]
             ranges = [one for one in ranges if len(one.wanted) == 1]

@@ -116,11 +116,11 @@ class _Restore:
             self._stage(staging, *purpose, data)
 
         steps = [step for step in self._plan.steps if step.is_written]
-        small = sum(1 for step in steps if len(step.entry.blocks) == 1)
+        reader = PackReader(self._request.driver, self._request.packs, self._request.sealing)
+        small = sum(1 for step in steps if len(step.entry.blocks) == 1) if reader.reads_runs else 0
         runs = Runs(small, self._request.sealing, use)
         try:
             wanted = [item for step in steps for item in self._begin(staging, step)]
-            reader = PackReader(self._request.driver, self._request.packs, self._request.sealing)
             reader.read(wanted, use, runs)
             runs.finish()
         finally:

@@ -30,7 +30,7 @@ class Runs:
     Memory: one run, and with a second process two more.
 
     Args:
-        files: how many small files there will be.
+        files: how many small files there will be; 0 where nothing is read in runs.
         sealing: how the lineage's blocks are encrypted.
         use: takes blocks that are no small files, and those that are damaged.
     """

@@ -25,10 +25,10 @@ import sys
 from collections.abc import Sequence
 from struct import Struct
 
-from blake3 import blake3
 from msgspec.msgpack import Decoder, Encoder
 
 from perdure.errors import PerdureError
+from perdure.store.packs.sealing import PLAIN
 from perdure.store.restore.small_files import SmallFile, SmallFileWriter
 
 #: Which half, how many bytes of rows.
@@ -155,14 +155,10 @@ def main(arguments: Sequence[str]) -> None:
         start = half * half_bytes
         rows = decoder.decode(memory[start + run_bytes : start + run_bytes + size])
         try:
-            is_written = writer.write(rows, memory[start : start + run_bytes], _digest) is None
+            is_written = writer.write(rows, memory[start : start + run_bytes], PLAIN.digest) is None
         except (OSError, PerdureError):
             is_written = False
         connection.sendall(_ANSWER.pack(half, is_written))
-
-
-def _digest(data: memoryview) -> bytes:
-    return blake3(data).digest()
 
 
 if __name__ == "__main__":
