@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import to_builtins
 
-from perdure.cli.places import places, where_options
+from perdure.cli.places import json_option, places, where_options
 from perdure.cli.pointing import pointed
 from perdure.cli.tables import console, moment, plain, show_table
 from perdure.sizes import size_text as size
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _TYPES = {"f": "file", "d": "folder", "l": "link", "a": "absent"}
 _KEPT = {"": "bytes", "i": "input", "r": "record", "a": "adopted"}
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 #: A damaged checkpoint cannot be used: the exit code of `CheckpointError`.
 _DAMAGED_EXIT = 3
 
@@ -101,7 +100,7 @@ def _described(found: "NamedCheckpoint") -> dict[str, Any]:
     }
 
 
-@_command(_JSON)
+@_command(json_option)
 def show(**given: Any) -> int:
     """Show what is known about a checkpoint, its state whole."""
     found = _named(given)
@@ -140,7 +139,7 @@ def _shown_state(state: str) -> str:
     return "\n".join(plain(line) for line in state.split("\n"))
 
 
-@_command(_JSON)
+@_command(json_option)
 def files(**given: Any) -> int:
     """List the files of a checkpoint."""
     found = _named(given)
@@ -187,7 +186,7 @@ def _text(name: str) -> str:
     return name.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-@_command(click.argument("other", required=False, metavar="[@M|JOB/TASK@M]"), _JSON)
+@_command(click.argument("other", required=False, metavar="[@M|JOB/TASK@M]"), json_option)
 def diff(**given: Any) -> int:
     """Say what changed from an older checkpoint: another one named, or the one before."""
     from perdure.cli.checkpoint_naming import NamedCheckpoint, named_checkpoint
@@ -249,7 +248,7 @@ def _content(entry: "Entry") -> tuple[Any, ...]:
 
 @_command(
     click.option("--to", "folder", required=True, type=click.Path(path_type=Path), metavar="DIR"),
-    _JSON,
+    json_option,
 )
 def restore(**given: Any) -> int:
     """Write the files of a checkpoint into a new or empty folder, verified; print its state.
@@ -316,7 +315,7 @@ def _make_empty(folder: Path) -> None:
         )
 
 
-@_command(_JSON)
+@_command(json_option)
 def verify(**given: Any) -> int:
     """Read all of a checkpoint back and check it; exit with 3 if it is damaged."""
     from perdure.cli.keys import sealing_of
@@ -342,13 +341,13 @@ def verify(**given: Any) -> int:
     return _DAMAGED_EXIT if damages else 0
 
 
-@_command(_JSON)
+@_command(json_option)
 def pin(**given: Any) -> int:
     """Keep a checkpoint for ever: it is never pruned."""
     return _pin("pin", given)
 
 
-@_command(_JSON)
+@_command(json_option)
 def unpin(**given: Any) -> int:
     """Let a checkpoint be pruned again."""
     return _pin("unpin", given)
@@ -373,7 +372,7 @@ def _pin(kind: str, given: dict[str, Any]) -> int:
     return 0
 
 
-@_command(click.argument("file", type=click.Path(path_type=Path)), _JSON)
+@_command(click.argument("file", type=click.Path(path_type=Path)), json_option)
 def export(**given: Any) -> int:
     """Write a checkpoint as one portable FILE: a plain tar, readable without perdure."""
     from perdure.cli.keys import sealing_of
@@ -417,7 +416,7 @@ _ABOUT = ("job", "step", "task", "key", "sequence", "committed_at", "content", "
 @checkpoint.command("import")
 @click.argument("name", metavar="JOB/TASK")
 @click.argument("file", type=click.Path(path_type=Path))
-@_JSON
+@json_option
 @where_options
 def import_(**given: Any) -> int:
     """Let a task go on from the checkpoint in FILE; only files of its session folder are taken."""

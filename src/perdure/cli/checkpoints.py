@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import to_builtins
 
-from perdure.cli.places import places, where_options
+from perdure.cli.places import json_option, places, where_options
 from perdure.cli.tables import console, duration, moment, plain, show_table
 from perdure.sizes import size_text as size
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("job")
 @click.option("--task", metavar="T", help="Only of this task: Step[Frame=12], or its key.")
 @click.option("--all", "show_all", is_flag=True, help="Also those that were pruned.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @where_options
 def checkpoints(**given: Any) -> int:
     """List the checkpoints of JOB, the newest of each task last."""

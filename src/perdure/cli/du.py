@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import to_builtins
 
-from perdure.cli.places import places, where_options
+from perdure.cli.places import json_option, places, where_options
 from perdure.cli.tables import console, plain, show_table
 from perdure.sizes import size_text as size
 
@@ -14,12 +14,10 @@ if TYPE_CHECKING:
     from perdure.cli.looking import Looked
     from perdure.store.layout import JobId
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-
 
 @click.command()
 @click.argument("job", required=False)
-@_JSON
+@json_option
 @where_options
 def du(**given: Any) -> int:
     """Show how much space all jobs take, or JOB."""

@@ -109,6 +109,10 @@ def places(home: str | None, store: str | None, *, share: str | None = None) -> 
     )
 
 
+#: The option ``--json`` of commands that print one object.
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
 def where_options(command: _Command) -> _Command:
     """The options ``--home`` and ``--store``."""
     command = click.option("--store", metavar="URL", help="The store; default: in the home.")(

@@ -10,7 +10,7 @@ import click
 from msgspec import Struct
 
 from perdure.cli.job_options import age_seconds, size_bytes
-from perdure.cli.places import places, where_options
+from perdure.cli.places import json_option, places, where_options
 from perdure.cli.tables import console, plain, show_table
 from perdure.sizes import size_text as size
 
@@ -58,7 +58,7 @@ class _Row(Struct, frozen=True, kw_only=True):
 )
 @click.option("--now", is_flag=True, help="Delete at once, also what somebody may be reading.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @where_options
 def prune(**given: Any) -> int:
     """Let go of older checkpoints of all jobs, or of JOB, by its own rules or by these.

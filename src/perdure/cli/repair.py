@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import to_builtins
 
-from perdure.cli.places import places, where_options
+from perdure.cli.places import json_option, places, where_options
 from perdure.cli.tables import plain
 
 if TYPE_CHECKING:
     from perdure.cli.looking import Looked
     from perdure.store.layout import JobId
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 _DAMAGED_EXIT = 8
 #: Temporary names that were left so long ago are nobody's any more.
 _LEFT_SECONDS = 3600.0
 
 
 @click.command()
-@_JSON
+@json_option
 @where_options
 def repair(**given: Any) -> int:
     """Rebuild the cache, finish removals and prunes, and set damaged objects aside.

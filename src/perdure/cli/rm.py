@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.cli.places import Places, places, where_options
+from perdure.cli.places import Places, json_option, places, where_options
 from perdure.cli.tables import plain
 
 if TYPE_CHECKING:
@@ -18,15 +18,13 @@ if TYPE_CHECKING:
     from perdure.manager.removing import Removal
     from perdure.store.records.job_document import JobDocument
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-
 
 @click.command()
 @click.argument("jobs", nargs=-1, metavar="[JOB]...")
 @click.option("--older", metavar="AGE", help="Jobs that ended so long ago: 30d, 12h.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--wait", is_flag=True, help="Wait until what runs of them has ended.")
-@_JSON
+@json_option
 @where_options
 def rm(**given: Any) -> int:
     """Remove jobs with their checkpoints and logs; what runs is never removed.

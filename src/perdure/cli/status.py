@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.cli.looking import Looked, Watching, look_into
-from perdure.cli.places import Places, places, where_options
+from perdure.cli.places import Places, json_option, places, where_options
 from perdure.cli.pointing import pointed
 from perdure.cli.tables import bar, console, moment, plain, show_table, styled_state
 from perdure.errors import HomeError, PerdureError, UsageError
@@ -42,7 +42,7 @@ _ENDED = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELED, State.SUSPEND
     show_default=True,
     help="Of jobs of more than 1,000 tasks: those that went otherwise than well, or all.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @where_options
 def status(**given: Any) -> int:
     """Show all jobs, or JOB: an id, the beginning of one, a key, or `last`."""

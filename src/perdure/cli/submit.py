@@ -13,13 +13,13 @@ from perdure.cli.job_options import (
     told_at_submit,
     with_line,
 )
-from perdure.cli.places import places, where_options
+from perdure.cli.places import json_option, places, where_options
 from perdure.cli.pointing import pointed
 
 
 @click.command()
 @job_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.option("--again", is_flag=True, help="With --key: begin a new job even if the last is done.")
 @where_options
 def submit(**given: Any) -> int:

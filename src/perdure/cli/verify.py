@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import to_builtins
 
-from perdure.cli.places import places, where_options
+from perdure.cli.places import json_option, places, where_options
 from perdure.cli.pointing import pointed
 from perdure.cli.tables import plain
 from perdure.sizes import size_text as size
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from perdure.policy.sampling import Subset
     from perdure.store.layout import JobId
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 _DAMAGED_EXIT = 8
 
 
@@ -32,7 +31,7 @@ _DAMAGED_EXIT = 8
     help="All records, and of the checkpoints' blocks a random part: 10%, 5G.",
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Of the random part: reads it once more.")
-@_JSON
+@json_option
 @where_options
 def verify(**given: Any) -> int:
     """Read everything of all jobs, or of JOB, back and check it; exit with 8 if it is damaged."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import to_builtins
 
-from perdure.cli.places import places, where_options
+from perdure.cli.places import json_option, places, where_options
 from perdure.cli.pointing import pointed
 from perdure.cli.tables import plain
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("job")
 @click.argument("task", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @where_options
 def why(**given: Any) -> int:
     """Say why JOB (or its TASK) is as it is, and what can be done."""

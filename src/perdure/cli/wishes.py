@@ -5,13 +5,12 @@ from typing import Any
 
 import click
 
-from perdure.cli.places import places, where_options
+from perdure.cli.places import json_option, places, where_options
 from perdure.cli.pointing import pointed
 
 _STEP = click.option("--step", metavar="S", help="Only this step.")
 _TASK = click.option("--task", metavar="T", help="Only this task: Step[Frame=12], or its key.")
 _NOW = click.option("--now", is_flag=True, help="Without notice: at the last checkpoint.")
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
 @click.command()
@@ -19,7 +18,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obj
 @_STEP
 @_TASK
 @_NOW
-@_JSON
+@json_option
 @where_options
 def suspend(**given: Any) -> int:
     """Stop JOB, keeping its progress: it waits for `perdure resume`."""
@@ -30,7 +29,7 @@ def suspend(**given: Any) -> int:
 @click.argument("job")
 @_STEP
 @_TASK
-@_JSON
+@json_option
 @where_options
 def cancel(**given: Any) -> int:
     """Stop JOB and abandon it; what was canceled never goes on."""
