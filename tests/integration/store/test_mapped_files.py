@@ -148,9 +148,9 @@ def test_in_memory_file_systems_a_mapped_file_is_read_twice(tmp_path_factory):
         task.save(path)
         real = task.writer.add_small
 
-        def add_small(data, codec):
+        def add_small(data, digest, codec):
             writer.write(9)
-            return real(data, codec)
+            return real(data, digest, codec)
 
         task.writer.add_small = add_small
         with pytest.raises(CheckpointTorn):

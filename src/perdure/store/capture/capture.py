@@ -65,6 +65,9 @@ _NEVER_WRITTEN_BACK = frozenset({"tmpfs", "ramfs", "hugetlbfs", ""})
 # Packs are deleted by this lineage's owner only; more than once a save is somebody else's doing.
 _LOST_PACK_TRIES = 3
 
+# Asked for each of many thousand files: an enum's member takes longer to find than to compare.
+_INPUT, _OUTSIDE, _BYTES, _ADOPTED = Owner.INPUT, RootKind.OUTSIDE, Kept.BYTES, Kept.ADOPTED
+
 Freezer = Callable[[], AbstractContextManager[None]]
 
 
@@ -268,11 +271,13 @@ class Capture:
 
     def _keep_versions(self, taken: list[Taken]) -> None:
         """A large file is read again for each save, unless its clone tells what changed."""
-        self._versions = {
-            place: version
+        large = [
+            place
             for place, version in self._versions.items()
-            if version.stamp.size <= _TRUSTED_BY_STAMP_BYTES
-        }
+            if version.stamp.size > _TRUSTED_BY_STAMP_BYTES
+        ]
+        for place in large:
+            del self._versions[place]
         self._clones.keep(
             (one.found.place, one.version.blocks) for one in taken if one.version is not None
         )
@@ -308,10 +313,9 @@ class Capture:
 
     def _kept(self, found: Found) -> Kept:
         """How much of a file is taken."""
-        if found.owner is Owner.INPUT:
+        if found.owner is _INPUT:
             return Kept.INPUT
-        is_outside = found.place.root.kind is RootKind.OUTSIDE
-        return self._settings.outside if is_outside else Kept.BYTES
+        return self._settings.outside if found.place.root.kind is _OUTSIDE else _BYTES
 
     def _take_all(self, gathered: Gathered, frozen: Frozen) -> list[Taken]:
         """Every file's version that it had when the line was read.
@@ -324,7 +328,7 @@ class Capture:
         for number, found in enumerate(gathered.files.values()):
             kept = self._kept(found)
             known = self._known(found, kept, frozen)
-            if known is None and kept is Kept.ADOPTED:
+            if known is None and kept is _ADOPTED:
                 taken.append(self._adopt(found, frozen))
                 continue
             taken.append(Taken(found=found, kept=kept, version=known))
@@ -332,15 +336,14 @@ class Capture:
                 continue
             if found.is_late and not self._grows(found.place):
                 raise torn(found.place)
-            if kept is not Kept.RECORD or found.stamp.size <= _RECORDED_DIGEST_BYTES:
+            if found.stamp.size <= _RECORDED_DIGEST_BYTES or kept is not Kept.RECORD:
                 wanted.append(self._wanted(found, kept, frozen, number))
         for one, version in self._read(wanted, self._reading(frozen, frozen.mapped)):
             if version is None:
                 raise torn(one.place)
             if one.stamp.inode not in frozen.mapped:
                 self._versions[one.place] = version
-            before = taken[one.number]
-            taken[one.number] = Taken(found=before.found, kept=before.kept, version=version)
+            taken[one.number].version = version
         self._read_twice([one for one in wanted if one.stamp.inode in frozen.mapped], taken)
         return taken
 
@@ -367,8 +370,8 @@ class Capture:
 
     def _known(self, found: Found, kept: Kept, frozen: Frozen) -> Version | None:
         """The wanted version, if its bytes were taken before."""
-        known = self._versions.get(found.place)
-        if known is None or known.stamp != found.stamp or known.is_kept != (kept is Kept.BYTES):
+        known = self._versions.get(found.place) if self._versions else None
+        if known is None or known.stamp != found.stamp or known.is_kept != (kept is _BYTES):
             return None
         if known.is_racy or found.stamp.inode in frozen.mapped:
             return None
@@ -377,7 +380,7 @@ class Capture:
     def _wanted(
         self, found: Found, kept: Kept, frozen: Frozen | None = None, number: int = 0
     ) -> Wanted:
-        is_kept = kept is Kept.BYTES
+        is_kept = kept is _BYTES
         clone = None
         grows = self._grows(found.place)
         is_large = found.stamp.size >= CLONED_FROM_BYTES
@@ -408,13 +411,8 @@ class Capture:
             if frozen is not None and time.monotonic() > frozen.stop_until:
                 frozen.guard.close()
 
-        # What was named is written back by now, which costs little again; what was met is not.
-        def settle(fd: int) -> None:
-            if mapped and os.fstat(fd).st_ino in mapped:
-                os.fsync(fd)
-
         return Reading(
-            settle=settle,
+            mapped=mapped,
             pause=pause,
             is_racy=is_racy,
             in_background=not self._is_urgent,

@@ -114,7 +114,7 @@ class Clones:
 
     def keep(self, taken: Iterable[tuple[Place, tuple[StoredBlock, ...]]]) -> None:
         """The save was taken: its clones are what the next ones are compared with."""
-        blocks = dict(taken)
+        blocks = dict(taken) if self._new else {}
         new = {
             place: Clone(path=one.path, extents=one.extents, blocks=blocks.get(place, ()))
             for place, one in self._new.items()

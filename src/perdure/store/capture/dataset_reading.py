@@ -37,6 +37,8 @@ from perdure.store.packs.pack_writing import PackWriter
 
 #: Files up to this size are read by the thread that asks, one after the other.
 SMALL_BYTES = 64 << 10
+#: So often it is asked whether the session may go on.
+_PAUSE_EVERY = 64
 _VANISHED = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE})
 
 
@@ -87,18 +89,24 @@ class Reading(Struct, frozen=True, kw_only=True):
     """How files are read.
 
     Attributes:
-        settle: called with an open file before it is stamped.
+        mapped: inodes that the task may change through memory.
         pause: called between blocks.
         is_racy: whether a file with that stamp may be written again without another stamp.
         in_background: whether the task that runs beside is more important.
         only_clones_left: called when no file of the task is looked at any more.
     """
 
-    settle: Callable[[int], None]
+    mapped: frozenset[int]
     pause: Callable[[], None]
     is_racy: Callable[[Stamp], bool]
     in_background: bool = False
     only_clones_left: Callable[[], None] = lambda: None
+
+    def settle(self, fd: int) -> None:
+        """Make every later store through memory move the times of an open file."""
+        # What was named is written back by now, which costs little again; what was met is not.
+        if self.mapped and os.fstat(fd).st_ino in self.mapped:
+            os.fsync(fd)
 
 
 class DatasetReader:
@@ -124,17 +132,13 @@ class DatasetReader:
             SaveRefused: there is no regular file.
             OSError: it cannot be read; a file that has vanished is torn.
         """
+        small: list[Wanted] = []
         large: list[Wanted] = []
-        codec = codec_for_small(self._writer.bytes_per_second)
-        try:
-            with OpenFolders() as folders:
-                for one in wanted:
-                    if one.stamp.size > SMALL_BYTES or one.clone is not None:
-                        large.append(one)
-                    else:
-                        yield one, self._read_small(one, folders, codec, how)
-        finally:
-            self._writer.end_small()
+        for one in wanted:
+            is_small = one.stamp.size <= SMALL_BYTES and one.clone is None
+            (small if is_small else large).append(one)
+        if small:
+            yield from self._read_small(small, how)
         if all(one.clone is not None for one in large):
             how.only_clones_left()
         if large:
@@ -147,42 +151,62 @@ class DatasetReader:
                 yield one, row.versions.get(one.place)
 
     def _read_small(
-        self, one: Wanted, folders: OpenFolders, codec: Codec, how: Reading
-    ) -> Version | None:
+        self, wanted: list[Wanted], how: Reading
+    ) -> Iterator[tuple[Wanted, Version | None]]:
+        """Small files, one after the other: one loop, without a call that is not needed."""
+        codec = codec_for_small(self._writer.bytes_per_second)
+        digest_of, add = self._writer.sealing.digest, self._writer.add_small
         try:
-            fd = folders.open(one.place)
-        except OSError as error:
-            if error.errno in _VANISHED:
-                return None
-            raise
-        try:
-            how.settle(fd)
-            size = one.stamp.size
-            # A byte more than there should be: a file that grew meanwhile is another version.
-            data = os.read(fd, size + 1)
-            if len(data) > size and one.grows:
-                data = data[:size]
-            # The stamp was taken before: if it holds behind the reading, it held all the while.
-            about = os.fstat(fd)
-            if len(data) != size or not _is_wanted(about, one):
-                return None
+            with OpenFolders() as folders:
+                for number, one in enumerate(wanted):
+                    if not number % _PAUSE_EVERY:
+                        how.pause()
+                    found = _read_whole(one, folders, how)
+                    if found is None:
+                        yield one, None
+                        continue
+                    data, about = found
+                    blocks: tuple[StoredBlock, ...] = ()
+                    digest = digest_of(data) if data else b""
+                    if data and one.is_kept:
+                        blocks = (add(data, digest, codec),)
+                    yield (
+                        one,
+                        Version(
+                            stamp=one.stamp,
+                            mode=about.st_mode & 0o777,
+                            blocks=blocks,
+                            digest=blake3(digest).digest(),
+                            is_kept=one.is_kept,
+                            is_racy=how.is_racy(one.stamp),
+                        ),
+                    )
         finally:
-            os.close(fd)
-        block, digest = None, b""
-        if data and one.is_kept:
-            block = self._writer.add_small(data, codec)
-            digest = block.digest
-        elif data:
-            digest = self._writer.sealing.digest(data)
-        how.pause()
-        return Version(
-            stamp=one.stamp,
-            mode=about.st_mode & 0o777,
-            blocks=() if block is None else (block,),
-            digest=blake3(digest).digest(),
-            is_kept=one.is_kept,
-            is_racy=how.is_racy(one.stamp),
-        )
+            self._writer.end_small()
+
+
+def _read_whole(
+    one: Wanted, folders: OpenFolders, how: Reading
+) -> tuple[bytes, os.stat_result] | None:
+    """The bytes of a small file, if they are of the wanted version."""
+    size = one.stamp.size
+    try:
+        fd = folders.open(one.place)
+    except OSError as error:
+        if error.errno in _VANISHED:
+            return None
+        raise
+    try:
+        how.settle(fd)
+        # A byte more than there should be: a file that grew meanwhile is another version.
+        data = os.read(fd, size + 1)
+        # The stamp was taken before: if it holds behind the reading, it held all the while.
+        about = os.fstat(fd)
+    finally:
+        os.close(fd)
+    if len(data) > size and one.grows:
+        data = data[:size]
+    return (data, about) if len(data) == size and _is_wanted(about, one) else None
 
 
 class _OpenFile:

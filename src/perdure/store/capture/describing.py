@@ -24,7 +24,7 @@ from perdure.store.manifests.manifest import (
 from perdure.store.packs.blocks import number_packs, to_block
 
 
-class Taken(Struct, frozen=True, kw_only=True, gc=False):
+class Taken(Struct, kw_only=True, gc=False):
     """One file, and the version of it that was taken; None where only what it was is recorded."""
 
     found: Found

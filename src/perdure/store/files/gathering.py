@@ -27,6 +27,8 @@ OWN_NAMES = frozenset({"checkpoint_committed.json", "cancel_info.json"})
 OWN_PREFIX = ".perdure-"
 _STAGED_NAME = re.compile(r"\.perdure-[0-9a-f]{32}")
 _NOTE_LIMIT = 20
+# Asked for each of many thousand files: an enum's member takes longer to find than to compare.
+_SESSION, _TASK, _OTHER = RootKind.SESSION, Owner.TASK, Owner.OTHER
 
 
 def is_staged_name(name: str) -> bool:
@@ -217,7 +219,7 @@ class Gatherer:
         path = place.path
         if OWN_PREFIX in path and is_staged_name(path.rpartition("/")[2]):
             return True
-        if place.root.kind is not RootKind.SESSION:
+        if place.root.kind is not _SESSION:
             return False
         is_ours = path in OWN_NAMES or path.startswith(OWN_PREFIX)
         return is_ours or self._is_made_anew(path)
@@ -244,19 +246,23 @@ class Gatherer:
         self, place: Place, stamp: Stamp, mode: int, stamped_at_ns: int, *, is_named: bool
     ) -> None:
         owner = self._owner(place, stamp.ctime_ns, is_named=is_named)
-        if owner is Owner.OTHER or (place in self._result.files and not is_named):
+        if owner is _OTHER:
             return
-        self._result.files[place] = Found(
+        found = Found(
             place=place,
             stamp=stamp,
             mode=mode & 0o777,
             owner=owner,
             is_late=self._line.has_passed(stamp.ctime_ns, stamped_at_ns),
         )
+        if is_named:
+            self._result.files[place] = found
+        else:  # what was stamped as the line was read stays
+            self._result.files.setdefault(place, found)
 
     def _owner(self, place: Place, changed_at_ns: int, *, is_named: bool) -> Owner:
-        if place.root.kind is RootKind.SESSION:
-            return Owner.TASK
+        if place.root.kind is _SESSION:
+            return _TASK
         return self._ownership.judge(place.shown, changed_at_ns, is_named=is_named)
 
     def _add_other(

@@ -17,7 +17,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple, Self
+from typing import Self
 
 from msgspec import Struct
 
@@ -29,7 +29,7 @@ _FOLDER_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-class Stamp(NamedTuple):
+class Stamp(Struct, frozen=True, gc=False):
     """What says which version of a file this is."""
 
     device: int
@@ -300,8 +300,8 @@ class OpenFolders:
         Whoever put something else there since finds it opened, and not read: the caller compares
         device and inode. Opening a pipe does not block.
         """
-        folder, name = self.parent(place)
-        return os.open(name, _READ_FLAGS, dir_fd=folder)
+        path, _slash, name = place.path.rpartition("/")  # as `parent`, which is another call
+        return os.open(name or ".", _READ_FLAGS, dir_fd=self.folder(place.base, path))
 
     def close(self) -> None:
         """Close the folder."""

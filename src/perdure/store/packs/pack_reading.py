@@ -26,6 +26,10 @@ _T = TypeVar("_T")
 _T_contra = TypeVar("_T_contra", contravariant=True)
 #: Blocks that lie no farther apart are read in one piece.
 _GAP_BYTES = 64 << 10
+#: The most that is read in one piece; of a near store, where two processes share runs, less: the
+#: last ones should end at one time.
+_RANGE_BYTES = BUFFER_BYTES - 2 * PAGE_BYTES
+_NEAR_RANGE_BYTES = 1 << 20
 #: A far store is asked for so many at once: each of them has 4 MiB of memory, twice.
 _MOST_THREADS = 8
 
@@ -88,7 +92,8 @@ class PackReader:
         Raises:
             BaseException: the first that ``use`` or the store raised.
         """
-        ranges = list(_ranges(wanted))
+        most_bytes = _NEAR_RANGE_BYTES if self.reads_runs else _RANGE_BYTES
+        ranges = list(_ranges(wanted, most_bytes))
         if self.reads_runs:
             # What comes of many small blocks is Python's work: two threads of it hinder each other.
             small = [one for one in ranges if len(one.wanted) > 1]
@@ -148,7 +153,7 @@ class PackReader:
             use(purpose, Damaged(reason))
 
 
-def _ranges(wanted: Iterable[tuple[StoredBlock, _T]]) -> Iterator[_Range[_T]]:
+def _ranges(wanted: Iterable[tuple[StoredBlock, _T]], most_bytes: int) -> Iterator[_Range[_T]]:
     """The wanted blocks, neighbours together."""
     there = [(block, purpose) for block, purpose in wanted if block.pack is not None]
     there.sort(key=lambda item: (item[0].pack, item[0].offset))
@@ -159,7 +164,7 @@ def _ranges(wanted: Iterable[tuple[StoredBlock, _T]]) -> Iterator[_Range[_T]]:
             current is not None
             and current.pack == block.pack
             and block.offset - current.end <= _GAP_BYTES
-            and up_to_page(end) - current.start <= BUFFER_BYTES - 2 * PAGE_BYTES
+            and up_to_page(end) - current.start <= most_bytes
         ):
             current.end = max(current.end, end)
             current.wanted.append((block, purpose))

@@ -165,13 +165,17 @@ class PackWriter:
         self._behind.wait()
         self._run_pack = None
 
-    def add_small(self, data: bytes, codec: Codec = Codec.RAW) -> StoredBlock:
+    def add_small(self, data: bytes, digest: bytes, codec: Codec = Codec.RAW) -> StoredBlock:
         """As `add`, for a small file's only block, and while no other thread is in here.
 
         What it returned is written by `end_small` or `finish` at the latest.
+
+        Args:
+            data: as for `add`.
+            digest: of ``data``, by this writer's sealing.
+            codec: as for `add`.
         """
         length = len(data)
-        digest = self.sealing.digest(data)
         if data[0] == 0 and data[-1] == 0 and data == _ZEROS[:length]:
             return StoredBlock(pack=None, digest=digest, length=length)
         known = self._index.find(digest, length) or self._pending.get(digest)

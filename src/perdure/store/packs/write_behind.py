@@ -1,10 +1,14 @@
 """Writing one piece while the next is being filled: by a thread of its own, one at a time.
 
+The thread stays from the first write until somebody waits for the last: starting one blocks until
+it runs, which on a busy machine takes longer than filling a piece.
+
 Crash behaviour: none of its own; what is written is void until its pack is committed.
 """
 
 import threading
 from collections.abc import Callable
+from queue import SimpleQueue
 
 
 class WriteBehind:
@@ -12,6 +16,8 @@ class WriteBehind:
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
+        self._writes: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._under_way = threading.Lock()
         self._error: BaseException | None = None
 
     def start(self, write: Callable[[], None]) -> None:
@@ -20,15 +26,23 @@ class WriteBehind:
         Raises:
             BaseException: what the one before raised.
         """
-        self.wait()
-        self._thread = threading.Thread(target=self._run, args=(write,), name="perdure-run")
-        self._thread.start()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="perdure-run", daemon=True)
+            self._thread.start()
+        self._under_way.acquire()  # the thread releases it
+        if self._error is not None:
+            self._under_way.release()
+            self.wait()
+        self._writes.put(write)
 
-    def _run(self, write: Callable[[], None]) -> None:
-        try:
-            write()
-        except BaseException as error:  # noqa: BLE001 - it is the waiter's
-            self._error = error
+    def _run(self) -> None:
+        while write := self._writes.get():
+            try:
+                write()
+            except BaseException as error:  # noqa: BLE001 - it is the waiter's
+                self._error = error
+            finally:
+                self._under_way.release()
 
     def wait(self) -> None:
         """Block until nothing is under way.
@@ -37,6 +51,7 @@ class WriteBehind:
             BaseException: what the last write raised.
         """
         if self._thread is not None:
+            self._writes.put(None)
             self._thread.join()
             self._thread = None
         error, self._error = self._error, None
