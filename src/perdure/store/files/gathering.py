@@ -160,14 +160,13 @@ class Gatherer:
     def _add_named(self, place: Place, stamp: Stamp) -> None:
         about = look(place)
         if about is None:  # it has vanished; early bytes may have it
-            self._add_file(place, stamp, 0, self._line.stamped_at_ns, is_named=True)
+            self._add_file(place, stamp, 0, is_named=True)
         elif stat.S_ISLNK(about.st_mode):
             self._add_named_link(place, stamp)
         elif stat.S_ISDIR(about.st_mode):
             self._add_folder(place, about)
         elif stat.S_ISREG(about.st_mode):
-            stamped_at_ns = self._line.stamped_at_ns
-            self._add_file(place, stamp, about.st_mode, stamped_at_ns, is_named=True)
+            self._add_file(place, stamp, about.st_mode, is_named=True)
         else:
             raise not_regular(place)
 
@@ -207,8 +206,7 @@ class Gatherer:
             if stat.S_ISDIR(found.st_mode):
                 self._add_met_folder(below, found, is_named=False)
             elif stat.S_ISREG(found.st_mode):
-                stamp = Stamp.of(found)
-                self._add_file(below, stamp, found.st_mode, self._wall_ns(), is_named=False)
+                self._add_file(below, Stamp.of(found), found.st_mode, is_named=False)
             elif stat.S_ISLNK(found.st_mode):
                 self._add_met_link(below, found)
             else:
@@ -242,18 +240,20 @@ class Gatherer:
         else:
             self._add_other(place, EntryType.LINK, target=target)
 
-    def _add_file(
-        self, place: Place, stamp: Stamp, mode: int, stamped_at_ns: int, *, is_named: bool
-    ) -> None:
+    def _add_file(self, place: Place, stamp: Stamp, mode: int, *, is_named: bool) -> None:
         owner = self._owner(place, stamp.ctime_ns, is_named=is_named)
         if owner is _OTHER:
             return
+        is_late = stamp.ctime_ns > self._line.read_at_ns  # few are: a look at the clock saved
+        if is_late:
+            stamped_at_ns = self._line.stamped_at_ns if is_named else self._wall_ns()
+            is_late = self._line.has_passed(stamp.ctime_ns, stamped_at_ns)
         found = Found(
             place=place,
             stamp=stamp,
             mode=mode & 0o777,
             owner=owner,
-            is_late=self._line.has_passed(stamp.ctime_ns, stamped_at_ns),
+            is_late=is_late,
         )
         if is_named:
             self._result.files[place] = found

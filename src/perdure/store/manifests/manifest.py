@@ -170,7 +170,8 @@ class Manifest(Struct, frozen=True, kw_only=True, dict=True):  # dict: its conte
     @property
     def size_bytes(self) -> int:
         """How many bytes its files have."""
-        return sum(entry.size for entry in self.entries if entry.type is EntryType.FILE)
+        file = EntryType.FILE
+        return sum([entry.size for entry in self.entries if entry.type is file])
 
     def shown_path(self, entry: Entry | FileRef) -> str:
         """An entry's path as people are told it: absolute, or relative to the session folder."""
@@ -210,7 +211,7 @@ def content_id(
     Inputs do not count: they are not the task's.
     """
     paths = [root.path for root in roots]  # "" for the session folder; no outside path is empty
-    file_type, input_kept = EntryType.FILE, Kept.INPUT
+    file_type, link, input_kept = EntryType.FILE, EntryType.LINK, Kept.INPUT
     rows: list[tuple[Any, ...]] = []
     for entry in entries:
         if entry.kept is input_kept:
@@ -220,7 +221,7 @@ def content_id(
             content = entry.digest.hex() or entry.hold
             rows.append((paths[entry.root], entry.path, "f", entry.size, content))
         else:
-            target = entry.target if entry.type is EntryType.LINK else None
+            target = entry.target if entry.type is link else None
             rows.append((paths[entry.root], entry.path, entry.type.value, None, target))
     rows.sort()
     named = None if file is None else (paths[file.root], file.path)

@@ -56,6 +56,8 @@ _MODES = 0o777
 _DIGEST_BYTES = 32
 _CODECS = {int(codec): codec for codec in Codec}
 _RAW = int(Codec.RAW)
+# Asked for each of many thousand files: an enum's member takes longer to find than to compare.
+_RAW_CODEC, _FILE = Codec.RAW, EntryType.FILE
 _KEPT = {kept.value: kept for kept in Kept}
 _BODY = Decoder(Body)
 
@@ -220,12 +222,12 @@ class _Reader:
         if digest.hex() != text or whole.hex() != row.h:
             return None
         block = Block(
-            pack=pack, offset=offset, stored=stored, codec=Codec.RAW, digest=digest, length=length
+            pack=pack, offset=offset, stored=stored, codec=_RAW_CODEC, digest=digest, length=length
         )
         return Entry(
             root=root,
             path=path,
-            type=EntryType.FILE,
+            type=_FILE,
             mode=mode,
             mtime_ns=moment,
             size=size,

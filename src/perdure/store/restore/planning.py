@@ -63,6 +63,12 @@ class RestoreRequest(Struct, frozen=True, kw_only=True):
     sealing: Sealing = PLAIN
 
 
+# Asked for each of many thousand files: an enum's member takes longer to find than to compare.
+_FILE, _ABSENT, _OUTSIDE = EntryType.FILE, EntryType.ABSENT, RootKind.OUTSIDE
+_BYTES, _CREATE = Kept.BYTES, Action.CREATE
+_WRITTEN = (Action.CREATE, Action.REPLACE)
+
+
 class Step(Struct, frozen=True, kw_only=True, gc=False):
     """What is done with one entry.
 
@@ -82,8 +88,7 @@ class Step(Struct, frozen=True, kw_only=True, gc=False):
     @property
     def is_written(self) -> bool:
         """Whether it is a file whose bytes are needed."""
-        is_file = self.entry.type is EntryType.FILE
-        return is_file and self.action in (Action.CREATE, Action.REPLACE)
+        return self.entry.type is _FILE and self.action in _WRITTEN
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -155,45 +160,50 @@ class _Planning:
 
     def _decide(self, entry: Entry) -> None:
         root = self._manifest.roots[entry.root]
-        shown = self._manifest.shown_path(entry)
-        if self._request.session_only and root.kind is RootKind.OUTSIDE:
+        is_outside = root.kind is _OUTSIDE
+        if is_outside and self._request.session_only:
+            shown = self._manifest.shown_path(entry)
             self._notes.append(f"{shown} lies outside of the session folder and was not restored")
             return
         place = self._request.roots.find(root, entry.path)
-        if entry.kept is Kept.ADOPTED:
-            self._decide_adopted(entry, place)
-            return
-        if entry.kept is not Kept.BYTES or entry.type is EntryType.ABSENT:
-            if place is not None:
+        if entry.kept is not _BYTES or entry.type is _ABSENT:
+            if entry.kept is Kept.ADOPTED:
+                self._decide_adopted(entry, place)
+            elif place is not None:
                 self._compare(entry, place)
             return
         if place is None:
-            raise self._not_here(shown)
-        if root.kind is RootKind.OUTSIDE:
-            self._refuse_link(root, entry, shown)
+            raise self._not_here(self._manifest.shown_path(entry))
+        if is_outside:
+            self._refuse_link(root, entry, self._manifest.shown_path(entry))
         where = place.where
         if where in self._places:
-            raise self._twice(shown)
+            raise self._twice(self._manifest.shown_path(entry))
         self._places.add(where)
         top = self._fresh_top(place)
         found = None if top is not None else look(place)
         if found is None:
-            action = Action.CREATE
-        elif root.kind is RootKind.SESSION:
-            action = self._session_action(entry, place, found)
-        else:
+            self._steps.append(Step(entry=entry, place=place, action=_CREATE, top=top))
+            return
+        if is_outside:
             action = self._outside_action(entry, place, found)
-        stamp = None if found is None else Stamp.of(found)
-        step = Step(entry=entry, place=place, action=action, found=stamp, top=top)
-        match action:
+        else:
+            action = self._session_action(entry, place, found)
+        self._decided(Step(entry=entry, place=place, action=action, found=Stamp.of(found)), found)
+
+    def _decided(self, step: Step, found: stat_result) -> None:
+        """Something is there already."""
+        entry = step.entry
+        shown = self._manifest.shown_path(entry)
+        match step.action:
             case Action.CONFLICT:
                 self._conflicts.append(shown)
             case Action.KEEP:
                 self._notes.append(f"{shown} was kept as it is, not as it was saved")
             case Action.LEAVE:
-                if entry.type is EntryType.FOLDER and root.kind is RootKind.SESSION:
+                if entry.type is EntryType.FOLDER and step.place.root.kind is RootKind.SESSION:
                     self._steps.append(step)
-                elif entry.type is EntryType.FILE and found is not None:
+                elif entry.type is EntryType.FILE:
                     self._tell_mode(shown, entry.mode, S_IMODE(found.st_mode))
             case _:
                 self._steps.append(step)
@@ -233,7 +243,7 @@ class _Planning:
 
     def _fresh_top(self, place: Place) -> FreshTop | None:
         """The first component of a session path, if nothing of that name is there."""
-        if place.root.kind is not RootKind.SESSION or not place.path:
+        if place.root.kind is _OUTSIDE or not place.path:
             return None
         name = place.path.partition("/")[0]
         if name not in self._tops:

@@ -184,8 +184,9 @@ class _Restore:
                 case EntryType.ABSENT:
                     pass
         # From the inside out: a folder without the right to write would refuse what is in it.
+        folder = EntryType.FOLDER
         for step in reversed(self._plan.steps):
-            if step.entry.type is EntryType.FOLDER:
+            if step.entry.type is folder:
                 finish_folder(step.place, step.entry)
 
     def _place_file(self, step: Step) -> None:

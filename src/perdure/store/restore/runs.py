@@ -21,6 +21,8 @@ FILES_WORTH_IT = 4000
 #: Rows of a run of files of a few hundred bytes; a run with more is written here.
 _ROWS_BYTES = 1 << 20
 
+# Asked for each of many thousand files: an enum's member takes longer to find than to compare.
+_RAW = Codec.RAW
 _Wanted = tuple[StoredBlock, tuple[StagedFile, int]]
 
 
@@ -74,7 +76,7 @@ class Runs:
         for one in wanted:
             block, (file, _index) = one
             entry = file.entry
-            if block.codec is Codec.RAW and not block.is_sealed and len(entry.blocks) == 1:
+            if block.codec is _RAW and not block.is_sealed and len(entry.blocks) == 1:
                 folder, _slash, name = file.place.path.rpartition("/")
                 rows.append(
                     SmallFile(

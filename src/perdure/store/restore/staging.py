@@ -208,6 +208,9 @@ class FreshTop(Struct, frozen=True):
     place: Place
     name: str
 
+    def __hash__(self) -> int:  # once for each file that lies in it
+        return hash(self.name)
+
     @classmethod
     def of(cls, place: Place) -> "FreshTop":
         """The first component of a place's path."""
