@@ -1,0 +1,369 @@
+"""A real Slurm on this one machine: munged, slurmctld and a slurmd for each node, on loopback.
+
+Nodes are told apart by name and port alone: each `slurmd -N NAME` has a spool folder and a port of
+its own, and NodeHostname is left to be the node's name, so that one address serves all of them. No
+cgroups are used, and nothing under /etc is read or written. All that the cluster writes lies in one
+folder, whose path is short enough for a socket's.
+
+The daemons need root: a slurmd starts jobs as the user who submitted them. `SlurmCluster.run` gives
+commands as a plain user.
+
+Rules: only processes that were started here are ended: by the pid in their own pid file, checked
+against their command line; steps by the folder that their step daemon was started in.
+
+Source: slurm.conf(5), slurmd(8), munged(8); what was tried on Debian 12 with Slurm 22.05.
+"""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sysconfig
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+#: Commands of Debian's packages slurm-wlm and munge.
+NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "scancel")
+USER = "perdure-tests"
+_UP_SECONDS = 30
+_DOWN_SECONDS = 10
+_LONGEST_PATH = 80
+
+
+def missing() -> str | None:
+    """Why no cluster can be had here, or None."""
+    if os.geteuid() != 0:
+        return "a Slurm cluster of several users needs root"
+    absent = [name for name in NEEDED if shutil.which(name) is None]
+    if absent:
+        return f"Slurm is not installed: no {', '.join(absent)} (Debian: slurm-wlm, munge)"
+    return None
+
+
+def plain_user() -> pwd.struct_passwd:
+    """The user who submits; made where it is missing."""
+    with suppress(KeyError):
+        return pwd.getpwnam(USER)
+    subprocess.run(["useradd", "--create-home", "--shell", "/bin/bash", USER], check=True)
+    return pwd.getpwnam(USER)
+
+
+class SlurmCluster:
+    """The cluster; `up` starts what does not run, `down` ends all of it.
+
+    Args:
+        folder: for all that it writes; at most 80 characters long.
+        port: the first of its ports; it takes one more for each node.
+        nodes: how many.
+        cpus: that each node claims to have.
+        grace_seconds: GraceTime of the partition that is preempted.
+        settings: lines of slurm.conf, by name, in place of ours or besides.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        port: int,
+        nodes: int = 2,
+        cpus: int = 4,
+        grace_seconds: int = 5,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        assert len(str(folder)) <= _LONGEST_PATH, folder
+        self.folder = folder
+        self.nodes = tuple(f"n{number}" for number in range(1, nodes + 1))
+        self.user = plain_user()
+        self._port = port
+        self._cpus = cpus
+        self._grace_seconds = grace_seconds
+        self._settings = dict(settings or {})
+        self._daemon_user = "slurm" if _is_user("slurm") else "root"
+
+    @property
+    def jobs(self) -> Path:
+        """A folder of the plain user."""
+        return self.folder / "jobs"
+
+    def up(self) -> None:
+        """Start what does not run; blocks until every node can take work."""
+        self._make_folders()
+        (self.folder / "slurm.conf").write_text(self._configuration(), encoding="utf-8")
+        self._start_munge()
+        self.start_controller()
+        for node in self.nodes:
+            self.start_node(node)
+        self._wait_until_idle()
+
+    def down(self) -> None:
+        """End the jobs, the daemons and whatever jobs left; blocks until nothing is left."""
+        if self._pid("slurmctld") is not None:
+            self._own(["scancel", "--user", USER], check=False)
+            self._own(["scancel", "--full", "--signal=KILL", "--user", USER], check=False)
+        self._end("slurmctld", signal.SIGTERM)
+        self._kill(self._steps(self.nodes))  # a slurmd waits long for steps that do not end
+        for daemon in (*self.nodes, "munged"):
+            self._end(daemon, signal.SIGTERM)
+
+    def start_controller(self) -> None:
+        """Start slurmctld, unless it runs."""
+        if self._pid("slurmctld") is None:
+            self._own(["slurmctld", "-i", "-f", self._conf])
+
+    def start_node(self, node: str) -> None:
+        """Start a node's slurmd, unless it runs."""
+        if self._pid(node) is None:
+            self._own(["slurmd", "-f", self._conf, "-N", node])
+
+    def kill_controller(self) -> None:
+        """SIGKILL slurmctld."""
+        self._end("slurmctld", signal.SIGKILL)
+
+    def kill_node(self, node: str, *, with_processes: bool = True) -> None:
+        """SIGKILL a node's slurmd, with all that runs there or without."""
+        steps = self._steps((node,)) if with_processes else ()
+        self._end(node, signal.SIGKILL)
+        self._kill(steps)
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """The plain user's variables on this cluster."""
+        kept = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
+        mine = {
+            "HOME": self.user.pw_dir,
+            "USER": self.user.pw_name,
+            "LOGNAME": self.user.pw_name,
+            "SLURM_CONF": self._conf,
+        }
+        return {**kept, **mine, **more}
+
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        folder: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        check: bool = True,
+        seconds: float = 60.0,
+    ) -> subprocess.CompletedProcess[str]:
+        """Give a command as the plain user; blocks until it has ended."""
+        done = subprocess.run(
+            command,
+            cwd=folder or self.jobs,
+            env=self.environment(**(environment or {})),
+            user=self.user.pw_uid,
+            group=self.user.pw_gid,
+            extra_groups=[],
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+        assert not check or done.returncode == 0, (command, done.stdout, done.stderr)
+        return done
+
+    def asked(self, *words: str) -> str:
+        """What a command of Slurm prints for the plain user."""
+        return self.run(words).stdout.strip()
+
+    def logs(self) -> str:
+        """The last lines of every daemon, for a failure."""
+        texts = []
+        for path in sorted((self.folder / "log").glob("*.log")):
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+            texts.append("\n".join([f"--- {path.name}", *lines[-30:]]))
+        return "\n".join(texts)
+
+    @property
+    def _conf(self) -> str:
+        return str(self.folder / "slurm.conf")
+
+    def _make_folders(self) -> None:
+        owners = {
+            "munge": "munge" if _is_user("munge") else "root",
+            "state": self._daemon_user,
+            "log": self._daemon_user,
+            "run": self._daemon_user,
+            "spool": "root",
+            "jobs": USER,
+        }
+        self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        for name, owner in owners.items():
+            path = self.folder / name
+            path.mkdir(mode=0o755, exist_ok=True)
+            shutil.chown(path, owner)
+
+    def _configuration(self) -> str:
+        library = sysconfig.get_config_var("MULTIARCH") or "x86_64-linux-gnu"
+        run, log = self.folder / "run", self.folder / "log"
+        lines = {
+            "ClusterName": "perdure-tests",
+            "SlurmctldHost": "localhost(127.0.0.1)",
+            "SlurmctldPort": str(self._port),
+            "SlurmUser": self._daemon_user,
+            "AuthType": "auth/munge",
+            "AuthInfo": f"socket={self.folder}/munge/socket",
+            "CommunicationParameters": "NoCtldInAddrAny,NoInAddrAny",
+            "StateSaveLocation": f"{self.folder}/state",
+            "SlurmdSpoolDir": f"{self.folder}/spool/%n",
+            "SlurmctldPidFile": f"{run}/slurmctld.pid",
+            "SlurmdPidFile": f"{run}/%n.pid",
+            "SlurmctldLogFile": f"{log}/slurmctld.log",
+            "SlurmdLogFile": f"{log}/%n.log",
+            "PluginDir": f"/usr/lib/{library}/slurm-wlm",
+            "PlugStackConfig": "/dev/null",
+            "MpiDefault": "none",
+            "ProctrackType": "proctrack/linuxproc",
+            "TaskPlugin": "task/none",
+            "JobAcctGatherType": "jobacct_gather/none",
+            "SwitchType": "switch/none",
+            "ReturnToService": "2",
+            "SlurmdParameters": "config_overrides",
+            "SlurmdTimeout": "10",
+            "MessageTimeout": "10",
+            "KillWait": "5",
+            "MinJobAge": "10",
+            "MaxArraySize": "1001",
+            "JobRequeue": "1",
+            "SchedulerType": "sched/backfill",
+            "SchedulerParameters": "bf_interval=2,sched_interval=5,batch_sched_delay=0",
+            "SelectType": "select/cons_tres",
+            "SelectTypeParameters": "CR_CPU",
+            "PreemptType": "preempt/partition_prio",
+            "PreemptMode": "REQUEUE",
+        }
+        lines.update(self._settings)
+        text = [f"{name}={value}" for name, value in lines.items()]
+        text += [
+            f"NodeName={node} NodeAddr=127.0.0.1 Port={self._port + number} CPUs={self._cpus}"
+            " RealMemory=4000 State=UNKNOWN"
+            for number, node in enumerate(self.nodes, start=1)
+        ]
+        text += [
+            "PartitionName=low Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=60 State=UP"
+            f" PriorityTier=1 PreemptMode=REQUEUE GraceTime={self._grace_seconds}",
+            "PartitionName=high Nodes=ALL MaxTime=INFINITE DefaultTime=60 State=UP"
+            " PriorityTier=10 PreemptMode=OFF",
+        ]
+        return "\n".join(text) + "\n"
+
+    def _start_munge(self) -> None:
+        if self._pid("munged") is not None:
+            return
+        folder = self.folder / "munge"
+        owner = pwd.getpwnam("munge" if _is_user("munge") else "root")
+        key = folder / "key"
+        if not key.exists():
+            key.touch(mode=0o600)
+            key.write_bytes(os.urandom(1024))
+            shutil.chown(key, owner.pw_uid)
+        command = ["munged", "--force", "--num-threads=2", f"--key-file={key}"]
+        command += [f"--socket={folder}/socket", f"--seed-file={folder}/seed"]
+        command += [f"--pid-file={folder}/munged.pid", f"--log-file={folder}/munged.log"]
+        subprocess.run(
+            command, check=True, user=owner.pw_uid, group=owner.pw_gid, capture_output=True
+        )
+        _wait(lambda: self._pid("munged") is not None, "munged")
+
+    def _wait_until_idle(self) -> None:
+        def idle() -> bool:
+            states = self._own(["sinfo", "-h", "-N", "-p", "low", "-o", "%T"]).split()
+            return len(states) == len(self.nodes) and set(states) <= {"idle", "mixed", "allocated"}
+
+        _wait(idle, "the nodes")
+
+    def _own(self, command: Sequence[str], *, check: bool = True) -> str:
+        """Give a command as root."""
+        done = subprocess.run(
+            command,
+            env={**os.environ, "SLURM_CONF": self._conf},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert not check or done.returncode == 0, (command, done.stdout, done.stderr, self.logs())
+        return done.stdout
+
+    def _pid(self, daemon: str) -> int | None:
+        """The daemon's process, proved to be ours."""
+        path = self.folder / ("munge/munged.pid" if daemon == "munged" else f"run/{daemon}.pid")
+        with suppress(OSError, ValueError):
+            pid = int(path.read_text(encoding="ascii"))
+            return pid if self._is_ours(pid) else None
+        return None
+
+    def _is_ours(self, pid: int) -> bool:
+        """Whether the process runs and was started for this cluster."""
+        with suppress(OSError):
+            return str(self.folder) in Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8")
+        return False
+
+    def _end(self, daemon: str, number: int) -> None:
+        pid = self._pid(daemon)
+        if pid is None:
+            return
+        os.kill(pid, number)
+        until = time.monotonic() + _DOWN_SECONDS
+        while self._is_ours(pid):  # a daemon removes its pid file before it ends
+            if time.monotonic() > until:
+                os.kill(pid, signal.SIGKILL)
+            time.sleep(0.02)
+
+    def _steps(self, nodes: Iterable[str]) -> tuple[int, ...]:
+        """The step daemons of some nodes, and all that they run."""
+        spools = tuple(f"{self.folder}/spool/{node}/" for node in nodes)
+        sockets = {
+            line.split()[6]
+            for line in Path("/proc/net/unix").read_text(encoding="utf-8").splitlines()
+            if line.rpartition(" ")[2].startswith(spools)
+        }
+        found = [
+            int(path.name)
+            for path in Path("/proc").iterdir()
+            if path.name.isdigit() and _holds(path, sockets)
+        ]
+        return tuple(_with_descendants(found))
+
+    def _kill(self, processes: Iterable[int]) -> None:
+        for pid in processes:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _holds(process: Path, sockets: set[str]) -> bool:
+    """Whether it is a step daemon that listens on one of the sockets."""
+    with suppress(OSError):
+        if "slurmstepd" in os.readlink(process / "exe"):
+            for descriptor in (process / "fd").iterdir():
+                if os.readlink(descriptor).removeprefix("socket:[").rstrip("]") in sockets:
+                    return True
+    return False
+
+
+def _with_descendants(processes: Sequence[int]) -> list[int]:
+    found, new = list(processes), list(processes)
+    while new:
+        below: list[int] = []
+        for pid in new:
+            for path in Path(f"/proc/{pid}/task").glob("*/children"):
+                with suppress(OSError):
+                    below += [int(child) for child in path.read_text(encoding="ascii").split()]
+        found += below
+        new = below
+    return found
+
+
+def _is_user(name: str) -> bool:
+    with suppress(KeyError):
+        return pwd.getpwnam(name) is not None
+    return False
+
+
+def _wait(is_so, what: str) -> None:
+    until = time.monotonic() + _UP_SECONDS
+    while not is_so():
+        assert time.monotonic() < until, f"{what} did not come up in {_UP_SECONDS} s"
+        time.sleep(0.05)
