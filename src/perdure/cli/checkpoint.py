@@ -130,7 +130,7 @@ def _is(described: dict[str, Any]) -> list[str]:
         "what the next attempt starts from": described["point"],
         "pinned": described["pinned"],
         "of a side branch": described["void"],
-        "perdure's own, with the files of a chunk's finished values": described["support"],
+        "perdure's own, with the files of finished work": described["support"],
     }
     return [name for name, holds in marks.items() if holds] or ["kept by the retention rules"]
 

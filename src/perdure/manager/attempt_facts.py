@@ -127,7 +127,7 @@ def checkpoint_facts(save: Save) -> CheckpointFacts:
         void=save.is_void,
         pruned=save.is_pruned,
         pinned=save.is_pinned,
-        support=bool(header.get("support", False)),
+        support=bool(header.get("support") or header.get("end")),
         imported=bool(header.get("imported", False)),
     )
 

@@ -58,8 +58,8 @@ from perdure.store.records.record_format import HEADER_LIMIT_BYTES, Record, deco
 #: No claim has this number: the save belongs to none.
 NO_CLAIM = -1
 _RECORD_LIMIT_BYTES = BODY_LIMIT_BYTES + HEADER_LIMIT_BYTES
-#: Of a record, what says how far the chunk was; the rest is made anew.
-_CARRIED = ("first_incomplete", "support")
+#: Of a record, what says how far the task was; the rest is made anew.
+_CARRIED = ("first_incomplete", "support", "end")
 
 
 class Imported(Struct, frozen=True, kw_only=True):

@@ -166,11 +166,13 @@ class Undelivered(Struct, frozen=True, kw_only=True):
         end: why.
         reason: the same in words, without a full stop.
         by: who asked to stop, for STOPPED.
+        kept: the checkpoint that keeps the files, so that nothing is done again; or None.
     """
 
     end: DeliveryEnd
     reason: str
     by: By | None = None
+    kept: int | None = None
 
 
 class AttemptFacts(Struct, frozen=True, kw_only=True):
@@ -338,7 +340,11 @@ def _nothing_saved(facts: AttemptFacts) -> Outcome:
 
 def _delivery_failed(facts: AttemptFacts) -> Outcome:
     assert facts.undelivered is not None
-    return _failed(Cause.DELIVERY, facts.undelivered.reason, facts)
+    return Outcome(
+        state=AttemptState.FAILED,
+        cause=Cause.DELIVERY,
+        reason=f"{facts.undelivered.reason}; {_next_delivery(facts.undelivered, facts)}",
+    )
 
 
 def _delivery_stopped(facts: AttemptFacts) -> Outcome:
@@ -346,8 +352,15 @@ def _delivery_stopped(facts: AttemptFacts) -> Outcome:
     return Outcome(
         state=AttemptState.SUSPENDED,
         by=facts.undelivered.by or By.ENGINE,
-        reason=f"{facts.undelivered.reason}; {_next_start(facts)}",
+        reason=f"{facts.undelivered.reason}; {_next_delivery(facts.undelivered, facts)}",
     )
+
+
+def _next_delivery(undelivered: Undelivered, facts: AttemptFacts) -> str:
+    """Where the files are, or what is done again for them."""
+    if undelivered.kept is None:
+        return _next_start(facts)
+    return f"its work is done, and its files are kept in checkpoint {undelivered.kept}"
 
 
 def _delivery_canceled(_facts: AttemptFacts) -> Outcome:

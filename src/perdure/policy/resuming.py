@@ -2,8 +2,9 @@
 
 A pure function of the lineage, what is kept and what is left in the store. Its rules, in order:
 
-1. Nothing remains: finished; of a chunk whose files are still to be delivered: an attempt that runs
-   no value. Outside files stood in the way of the last attempt: held.
+1. Nothing remains: finished. Only files are still to be delivered, of a chunk or of a task whose
+   end was kept: an attempt that runs nothing. Outside files stood in the way of the last attempt,
+   or its files could not be delivered: held.
 2. What counts reached a limit: failed (`counting`).
 3. A resumable step with checkpoints: the newest usable one whose content was not tried in vain too
    often; none left: held, with the choices. Never the very beginning by itself.
@@ -86,6 +87,8 @@ class Question(Struct, frozen=True, kw_only=True):
         split: cuts a remainder into pieces that the step's constraint allows.
         must_deliver: whether a chunk is done only once an attempt has SUCCEEDED, because its files
             are delivered before that.
+        end: the checkpoint that the lineage goes on from, where it keeps the files of a task whose
+            work is done and that are not delivered yet; else None.
     """
 
     history: History = NO_HISTORY
@@ -97,6 +100,12 @@ class Question(Struct, frozen=True, kw_only=True):
     split: Split = lambda values: (values,)
     limits: Limits = DEFAULT_LIMITS
     must_deliver: bool = False
+    end: KnownCheckpoint | None = None
+
+    @property
+    def is_at_its_end(self) -> bool:
+        """Whether only the files of finished work are to be delivered."""
+        return self.end is not None and self.end.is_whole
 
 
 class Start(Struct, frozen=True, kw_only=True):
@@ -104,7 +113,8 @@ class Start(Struct, frozen=True, kw_only=True):
 
     Attributes:
         base: the checkpoint's sequence; None: the beginning.
-        values: what it runs; None for a plain task; empty where only files are to be delivered.
+        values: what it runs; None for a plain task; empty where only files are to be delivered
+            (of a plain task, too).
         split: values that become lineages of their own with this claim.
         wait_seconds: back-off, from the end of the last attempt.
         notes: what ``perdure why`` and status show at once.
@@ -161,8 +171,12 @@ def decide_resume(question: Question) -> ResumeDecision:
         return _only_deliver(question, counts)
     if held := _undelivered(question):
         return held
+    if question.is_at_its_end:
+        return _deliver_the_end(question, counts)
     branch = _branch(question)
     if not question.is_resumable or not branch:
+        if question.end is not None:
+            return _end_is_lost(question.end)
         return _from_beginning(question, remaining, counts)
     usable = tuple(checkpoint for checkpoint in branch if checkpoint.is_whole)
     for checkpoint in usable:
@@ -220,12 +234,17 @@ def _in_conflict(question: Question) -> Held | None:
 def _undelivered(question: Question) -> Held | None:
     """Whether the last attempt did its work, and its files could not be delivered.
 
-    Doing the work again would bring them there no better.
+    Neither doing the work again nor trying again at once would bring them there any better.
     """
     last = _last_unforgiven(question)
     if last is None or last.state is not AttemptState.FAILED or last.cause is not Cause.DELIVERY:
         return None
-    reason = f"{last.reason}; mend that, then resume: its work is done again from there"
+    what_then = (
+        "its files are delivered, and its work is not done again"
+        if question.is_at_its_end
+        else "its work is done again from there"
+    )
+    reason = f"{last.reason}; mend that, then resume: {what_then}"
     return Held(reason=reason, choices=_choices(question))
 
 
@@ -254,6 +273,29 @@ def _only_deliver(question: Question, counts: Tally) -> Start | Failed:
         values=(),
         wait_seconds=back_off_seconds(counts, question.limits),
         notes=("all values of its chunk are complete: only its files are delivered",),
+    )
+
+
+def _deliver_the_end(question: Question, counts: Tally) -> Start:
+    """Deliver what a task whose work is done had made."""
+    assert question.end is not None
+    base = question.end.sequence
+    return Start(
+        action=Action.RUN,
+        base=base,
+        values=(),
+        wait_seconds=back_off_seconds(counts, question.limits),
+        notes=(f"its work is done: only its files are delivered, from checkpoint {base}",),
+    )
+
+
+def _end_is_lost(end: KnownCheckpoint) -> Held:
+    """What finished work had made is gone, and nothing else is there: a person decides."""
+    how = "damaged" if end.is_damaged else "pruned"
+    return Held(
+        reason=f"its work is done, and checkpoint {end.sequence}, which keeps its files, is {how}:"
+        " nothing but the beginning is left to start from",
+        is_unusable=True,
     )
 
 

@@ -17,7 +17,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from typing import TypeVar, assert_never
 
@@ -31,9 +31,11 @@ from perdure.protocol.attempt_messages import FilesDeclared
 from perdure.protocol.dataset import Dataset
 from perdure.store.capture.capture import Capture
 from perdure.store.capture.save_values import Announcement, CapturedSave, Frozen
+from perdure.store.layout import PackId
 from perdure.store.manifests.manifest import Manifest
 from perdure.store.manifests.manifest_format import encode_manifest
 from perdure.store.manifests.merging import changed, merge
+from perdure.store.packs.blocks import packs_of
 from perdure.worker.draining import Drainer, Draining
 from perdure.worker.hashing import Digests, Hasher
 from perdure.worker.save_facts import SaveFacts
@@ -194,6 +196,28 @@ class Committer:
             case _:
                 assert_never(work)
 
+    def keep_output(self, dataset: Dataset) -> int | None:
+        """Commit the files of a task whose work is done; the sequence, or None: they are not kept.
+
+        After `close`, by the thread that delivers them.
+        """
+        capture = self._capture.get()
+        if self._with.drainer is not None:
+            durable = (self._with.base, self._last_save, self._kept)
+            capture.forget(_AllBut(packs_of(m for m in durable if m is not None)))
+        captured = self._captured(self._capture.freeze(0, dataset), "what is to be delivered")
+        if isinstance(captured, PerdureError):
+            return None
+        if self._with.drainer is not None:
+            try:
+                self._with.drainer.copy(captured.manifest.packs)
+            except PerdureError as error:
+                self._not_put(error)
+                return None
+            finally:
+                self._with.drainer.close()
+        return self._commit(captured.manifest, (), mark="end")
+
     def close(self) -> None:
         """Nothing more will come."""
         if self._with.drainer is not None:
@@ -291,7 +315,7 @@ class Committer:
         manifest = captured.manifest
         if self._kept is not None:  # a RESET forgets no kept value's files
             manifest = _as_taken(merge(manifest, self._kept), captured)
-        sequence = self._commit(manifest, save.event.reported, is_support=False)
+        sequence = self._commit(manifest, save.event.reported)
         if sequence is None:
             return
         self._last_save = manifest
@@ -353,7 +377,7 @@ class Committer:
                 return False
             manifest = merge(last, manifest)
         manifest = _as_taken(manifest, captured)
-        sequence = self._commit(manifest, numbers, is_support=True)
+        sequence = self._commit(manifest, numbers, mark="support")
         if sequence is None:
             return False
         self._kept = manifest
@@ -376,16 +400,22 @@ class Committer:
         return captured
 
     def _commit(
-        self, manifest: Manifest, reported: Iterable[int], *, is_support: bool
+        self, manifest: Manifest, reported: Iterable[int], *, mark: str | None = None
     ) -> int | None:
-        """Put the record; its sequence, or None where it was not put."""
+        """Put the record; its sequence, or None where it was not put.
+
+        Args:
+            manifest: what is in it.
+            reported: the chunk's values that were complete.
+            mark: what sort of perdure's own it is: ``support`` or ``end``.
+        """
         try:
             header, payload = encode_manifest(manifest)
         except PerdureError as error:  # it describes more than a checkpoint may have
             self._not_put(error)
             return None
-        if is_support:
-            header["support"] = True
+        if mark is not None:
+            header[mark] = True
         if self._with.values is not None:
             done = {*reported, *self._facts.kept}
             header["first_incomplete"] = next((v for v in self._with.values if v not in done), None)
@@ -468,6 +498,16 @@ class Committer:
 
     def _note(self, what: str, text: str) -> None:
         self._with.note(Kind.NOTED, {"what": what, "text": text}, False)
+
+
+class _AllBut:
+    """All packs but these: what was only in the local tier is there no more."""
+
+    def __init__(self, packs: Container[PackId]) -> None:
+        self._packs = packs
+
+    def __contains__(self, pack: object) -> bool:
+        return pack not in self._packs
 
 
 def _about(error: PerdureError) -> str:

@@ -91,6 +91,7 @@ def ask(
         history=history(view),
         checkpoints=tuple(_checkpoint(save, view.past) for save in _announced(lineage)),
         point=_announced_point(lineage),
+        end=_end(view) if rules.must_deliver else None,
         is_resumable=rules.is_resumable,
         values=values,
         kept=kept,
@@ -206,8 +207,17 @@ def _announced(lineage: Lineage) -> list[Save]:
 
 
 def _announced_point(lineage: Lineage) -> int | None:
-    point = lineage.save(lineage.point) if lineage.point is not None else None
-    return point.number if point is not None and point.header.get("save", 0) > 0 else None
+    """The newest that a program can be resumed from, on the way to the point."""
+    announced = {save.number for save in _announced(lineage)}
+    return next((n for n in lineage.ancestry(lineage.point) if n in announced), None)
+
+
+def _end(view: LineageView) -> KnownCheckpoint | None:
+    """The point, where it keeps the files of a task whose work is done."""
+    point = view.lineage.save(view.lineage.point) if view.lineage.point is not None else None
+    if point is None or not point.header.get("end"):
+        return None
+    return _checkpoint(point, view.past)
 
 
 def _restored(answer: Start, view: LineageView) -> int | None:

@@ -6,6 +6,9 @@ under way may go on until the notice period is over, or 10 s: a task should not 
 because a file of a few bytes was not there yet. A second stop, at once, and a cancel end it between
 two blocks; a request that is under way is waited for (a minute at most).
 
+What does not come there at the first try is kept in a checkpoint, the *end* of the task: the next
+attempt, after whatever interruption, delivers from that, and the work is not done again.
+
 Like the task before it the delivery is held while nobody knows whether this worker still owns the
 task (a host that stood still, a store out of reach), and ends when another one does.
 
@@ -53,6 +56,8 @@ class DeliveryOrder(Struct, frozen=True, kw_only=True):
         roots: where they may lie.
         resolved: the task's action: how it would be interrupted.
         told: called with what people should know.
+        keep: commits the files as the end of the task; the checkpoint, or None where they cannot
+            be kept. Called once at most, when they do not come to the target at once.
     """
 
     lineage: LineageId
@@ -61,6 +66,7 @@ class DeliveryOrder(Struct, frozen=True, kw_only=True):
     roots: Roots
     resolved: ResolvedAction
     told: Callable[[str], None]
+    keep: Callable[[], int | None] = lambda: None
 
 
 class _Ended(Exception):
@@ -87,6 +93,8 @@ class Deliverer:
         self._is_free = Event()
         self._is_free.set()
         self._noted: set[str] = set()
+        self._kept: int | None = None
+        self._was_kept = False
 
     def hold(self) -> None:
         """Change nothing from now on, from the next block or file: nobody knows whose the task is.
@@ -121,6 +129,7 @@ class Deliverer:
                 self._deliver()
             except StoreUnavailable as error:
                 self._note(f"its files are not delivered yet: {error.message}; it is tried again")
+                self._keep()
                 self._rest(wait)
             except CheckpointTorn as error:
                 tries += 1
@@ -153,6 +162,15 @@ class Deliverer:
         done = delivery.deliver(sources)
         what = "1 file is" if done.files == 1 else f"{done.files} files are"
         self._note(f"{what} delivered to {self._target.called}")
+
+    def _keep(self) -> int | None:
+        """Keep the files, once: whatever comes, the work is not done again."""
+        if not self._was_kept:
+            self._was_kept = True
+            self._kept = self._order.keep()
+            if self._kept is not None:
+                self._note(f"its work is done, and its files are kept in checkpoint {self._kept}")
+        return self._kept
 
     def _note(self, text: str) -> None:
         """Each sentence once: what is tried again and again is said once."""
@@ -202,16 +220,23 @@ class Deliverer:
         assert stop is not None
         if stop.intent is Intent.CANCEL:
             return Undelivered(end=DeliveryEnd.CANCELED, reason="canceled")
+        if not stop.is_now and (stop.deadline is None or self._now() < stop.deadline):
+            self._keep()
         return Undelivered(
             end=DeliveryEnd.STOPPED,
             reason=f"stopped while its files were being delivered to {self._target.called}",
             by=By(stop.by),
+            kept=self._kept,
         )
+
+    def _now(self) -> float:
+        return self._context.clock.monotonic()
 
     def _failed(self, why: str, hint: str) -> Undelivered:
         what_to_do = f" ({hint.rstrip('.')})" if hint else ""
         reason = f"its files could not be delivered to {self._target.called}: {why}{what_to_do}"
-        return Undelivered(end=DeliveryEnd.FAILED, reason=_printable(reason))
+        kept = self._keep()
+        return Undelivered(end=DeliveryEnd.FAILED, reason=_printable(reason), kept=kept)
 
 
 def _printable(text: str) -> str:

@@ -152,6 +152,13 @@ class Saves:
         if self._failure is not None:
             raise self._failure
 
+    def keep_output(self, output: Dataset) -> int | None:
+        """Keep the files of a task whose work is done, once `finish` has returned.
+
+        The checkpoint that holds them, or None: the store did not take them. Blocks.
+        """
+        return self._committer.keep_output(output)
+
     def _hurry(self) -> None:
         if self._with.drainer is not None:
             self._with.drainer.hurry()

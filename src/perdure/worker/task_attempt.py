@@ -197,7 +197,7 @@ class TaskAttempt:
         return Started(session=session, base=base, restored=restored)
 
     def _only_deliver(self, started: Started) -> Outcome:
-        """All values of the chunk are kept, and are in the session folder: nothing is run."""
+        """The work is done, and its files are in the session folder: nothing is run."""
         resolved = self._resolved()
         own = self._variables(started.session, resolved)
         self._surroundings = self._capture_surroundings(
@@ -206,7 +206,7 @@ class TaskAttempt:
         kept = (started.base,) if started.base is not None else ()
         facts = AttemptFacts(
             exit=Exit(code=0),  # as that of an action that had nothing to do
-            all_values_kept=True,
+            all_values_kept=self._context.step.space.chunk is not None,
             point=self._order.base,
         )
         return self._judge(facts, Declared(saved=kept))
@@ -234,11 +234,22 @@ class TaskAttempt:
             roots=self._store.roots(surroundings.session_dir),
             resolved=self._resolved(),
             told=lambda text: self._record.note("delivery", text),
+            keep=lambda: self._keep_output(declared),
         )
         self._deliverer = deliverer = Deliverer(self._context, opener, order)
         if self._is_held:  # since before there was anything to hold
             deliverer.hold()
         return deliverer.run()
+
+    def _keep_output(self, declared: Declared) -> int | None:
+        """The checkpoint that keeps the files of a task whose work is done; None: there is none."""
+        if self.saves is None:  # nothing was run: they come from there
+            return self._order.base
+        surroundings = self._surroundings
+        assert surroundings is not None
+        if declared.refused:
+            return None
+        return self.saves.keep_output(self._store.output(declared, surroundings.session_dir))
 
     def _run_action(self, started: Started) -> ActionResult:
         session = started.session

@@ -7,6 +7,7 @@ Source: design 3 (rule 3), 6, 7.
 """
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
@@ -249,6 +250,13 @@ class TaskStore(Struct):
                 if path not in stamps and (stamp := stamp_of(path)) is not None:
                     stamps[path] = stamp
         return gatherer.gather(stamps, file=None)
+
+    def output(self, declared: Declared, session_dir: Path) -> Dataset:
+        """The same as paths: what a save names that is to hold them."""
+        roots = self.roots(session_dir)
+        named = declared.dataset
+        saved = (p for m in declared.saved for p in _saved_paths(m, roots) if os.path.lexists(p))
+        return Dataset(files=tuple(dict.fromkeys((*named.files, *saved))), dirs=named.dirs)
 
     def drainer(self) -> Drainer | None:
         """What brings this attempt's saves from the local tier to the store, if there is one.

@@ -11,6 +11,10 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
+from perdure.store import layout
+from perdure.store.layout import StepKey
+from perdure.store.records.log import Entry
+from perdure.worker.job_records import LineageId
 from support.task_words import interrupted, job_of
 from support.worker_runs import wait_until
 
@@ -438,3 +442,106 @@ def test_a_chunk_whose_values_are_all_kept_only_delivers_when_it_is_tried_again(
     assert set(there(target)) == {own(job, f"frames/{n}") for n in range(1, 7)}
     assert (ground.work / "rendered").read_text().split() == ["1", "2", "3", "4", "5", "6"]
     assert len(job.attempts()) == 3
+
+
+ONCE = """
+    with open(os.environ["WORK"] + "/runs", "a") as file:
+        file.write("x")
+    write("inside", "i" * 100_000); write(os.environ["WORK"] + "/result", "mine")
+    files("inside", os.environ["WORK"] + "/result")
+"""
+
+
+def mended(job):
+    """A person resumes the task, as `perdure resume` does."""
+    log = job.records().lineage_log(LineageId(step=StepKey(1), task=job.key()))
+    log.read()
+    point = job.lineage().point
+    assert isinstance(log.append({"kind": "branch", "base": point, "by": "user"}), Entry)
+
+
+def in_the_way(target, name="result"):
+    target.mkdir(exist_ok=True)
+    (target / name).write_text("a person's")
+    return target / name
+
+
+@pytest.mark.parametrize("how", [{}, {"files": "shared"}, {"files": "adopt"}, {"resume": True}])
+def test_a_finished_task_whose_delivery_failed_does_not_do_its_work_again(ground, target, how):
+    obstacle = in_the_way(target)
+    job = outside_job(ground, target, code=ONCE, **how).run()
+    outcome = job.outcome()
+    assert (outcome["state"], outcome["cause"]) == ("FAILED", "delivery")
+    assert "its work is done, and its files are kept in checkpoint 1" in outcome["reason"]
+    obstacle.unlink()
+    job.run()  # nobody mended it yet, as far as the job knows
+    assert len(job.attempts()) == 1
+    mended(job)
+    job.run()
+    assert job.outcome()["state"] == "SUCCEEDED"
+    assert there(target) == {own(job, "inside"): b"i" * 100_000, "result": b"mine"}
+    assert (ground.work / "runs").read_text() == "x"
+
+
+def test_what_fails_to_be_delivered_again_stays_kept(ground, target):
+    obstacle = in_the_way(target)
+    job = outside_job(ground, target, code=ONCE).run()
+    for attempt in (2, 3):
+        mended(job)
+        job.run()
+        assert len(job.attempts()) == attempt
+        assert "its files are kept in checkpoint 1" in job.outcome()["reason"]
+    obstacle.unlink()
+    mended(job)
+    job.run()
+    assert there(target)["result"] == b"mine"
+    assert (ground.work / "runs").read_text() == "x"
+
+
+def test_a_task_that_had_saved_goes_on_from_its_end_and_not_from_its_save(ground, target):
+    code = (
+        """
+    write("inside", "1"); files("inside"); save("1"); committed(1)
+    write("inside", "2")
+    """
+        + ONCE
+    )
+    obstacle = in_the_way(target)
+    job = outside_job(ground, target, code=code).run()
+    obstacle.unlink()
+    mended(job)
+    job.run()
+    assert job.outcome()["state"] == "SUCCEEDED"
+    assert there(target)[own(job, "inside")] == b"i" * 100_000
+    assert (ground.work / "runs").read_text() == "x"
+
+
+def test_a_task_with_a_local_tier_keeps_its_end_in_the_store(ground, target):
+    code = (
+        """
+    write("inside", "1"); files("inside"); save("1"); committed(1)
+    """
+        + ONCE
+    )
+    obstacle = in_the_way(target)
+    job = outside_job(ground, target, code=code, local_store=str(ground.root / "local")).run()
+    assert "its files are kept in checkpoint 2" in job.outcome()["reason"]
+    obstacle.unlink()
+    mended(job)
+    job.run()
+    assert there(target)[own(job, "inside")] == b"i" * 100_000
+    assert (ground.work / "runs").read_text() == "x"
+
+
+def test_an_end_that_is_damaged_is_not_delivered_and_a_person_decides(ground, target):
+    obstacle = in_the_way(target)
+    job = outside_job(ground, target, code=ONCE).run()
+    for key in list(job.driver.list(layout.packs(job.id, StepKey(1), job.key()))):
+        job.driver.delete(key)
+    obstacle.unlink()
+    mended(job)
+    job.run()
+    assert (job.outcome()["state"], job.outcome()["cause"]) == ("NOT_STARTED", "not verified")
+    job.run()
+    assert len(job.attempts()) == 2
+    assert (ground.work / "runs").read_text() == "x"

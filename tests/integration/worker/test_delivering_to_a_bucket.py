@@ -190,13 +190,14 @@ def test_a_bucket_out_of_reach_is_waited_for(ground, proxy, bucket, url):
 
 
 SAVING = """
+    print("at work")
     write("result", "r"); files("result")
     if not resumed:
         save("1"); committed(1)
 """
 
 
-def test_a_host_that_goes_while_a_bucket_is_waited_for_keeps_the_last_save(
+def test_a_host_that_goes_while_a_bucket_is_waited_for_takes_no_work_along(
     ground, proxy, bucket, url
 ):
     job = one_file(ground, url, code=SAVING)
@@ -210,7 +211,8 @@ def test_a_host_that_goes_while_a_bucket_is_waited_for_keeps_the_last_save(
     assert outcome["reason"].startswith(f"stopped while its files were being delivered to {url}")
     proxy.fault = lambda _request: Fault.NONE
     assert run(job, proxy)["state"] == "SUCCEEDED"
-    assert job.attempts()[-1].begun["action"] == "onCheckpointResume"
+    assert job.attempts()[-1].begun["base"] == 2  # its end, behind the save
+    assert job.log_text().count("at work") == 1
     assert there(bucket) == {own(job, "result"): b"r"}
 
 

@@ -3,6 +3,7 @@
 from itertools import count
 
 import pytest
+from msgspec.structs import replace
 
 from perdure.policy.counting import History, Limits, PastAttempt
 from perdure.policy.outcome import AttemptState, Cause
@@ -296,3 +297,43 @@ def test_a_chunk_with_work_left_goes_on_as_ever():
     answer = decide_resume(question)
     assert isinstance(answer, Start)
     assert answer.values == (2, 3)
+
+
+def at_its_end(*ends, **how):
+    """A plain task whose work is done, and kept in checkpoint 4."""
+    history = past(*({"state": S.FAILED, "cause": Cause.DELIVERY, **end} for end in ends), **how)
+    return Question(
+        history=history, checkpoints=known(1, 3), point=3, must_deliver=True, end=known(4)[0]
+    )
+
+
+def test_a_task_at_its_end_waits_for_a_person_once_its_delivery_failed():
+    held = decide_resume(at_its_end({"reason": "full"}))
+    assert isinstance(held, Held)
+    assert held.reason == (
+        "full; mend that, then resume: its files are delivered, and its work is not done again"
+    )
+
+
+def test_a_task_at_its_end_runs_nothing_but_its_delivery():
+    answer = decide_resume(at_its_end({}, forgiven=1))
+    assert isinstance(answer, Start)
+    assert (answer.action, answer.base, answer.values) == (RUN, 4, ())
+    assert "only its files are delivered" in answer.notes[0]
+
+
+def test_a_task_at_its_end_whose_worker_was_lost_delivers_by_itself():
+    answer = decide_resume(at_its_end({"state": S.LOST, "cause": None}))
+    assert isinstance(answer, Start)
+    assert (answer.base, answer.values) == (4, ())
+
+
+@pytest.mark.parametrize("flaw", ["is_damaged", "is_pruned"])
+def test_an_end_that_is_lost_gives_way_to_a_save_and_never_to_the_beginning(flaw):
+    end = replace(known(4)[0], **{flaw: True})
+    question = replace(at_its_end({}, forgiven=1), end=end)
+    assert decide_resume(question) == Start(action=RESUME, base=3)
+    held = decide_resume(replace(question, checkpoints=(), point=None))
+    assert isinstance(held, Held)
+    assert held.is_unusable
+    assert "nothing but the beginning is left" in held.reason

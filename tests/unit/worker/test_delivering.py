@@ -56,6 +56,7 @@ class Ground:
         self.board = StopBoard()
         self.target = Target()
         self.notes = []
+        self.kept = []
         context = SimpleNamespace(job_id=JobId("0" * 26), board=self.board, clock=self.clock)
         order = DeliveryOrder(
             lineage=LINEAGE,
@@ -64,6 +65,7 @@ class Ground:
             roots=None,
             resolved=SimpleNamespace(suspend=suspend, cancel=Terminate()),
             told=self.notes.append,
+            keep=self.keep,
         )
 
         def opener(_whose, check, sleep):
@@ -71,6 +73,10 @@ class Ground:
             return self.target
 
         self.deliverer = Deliverer(context, opener, order)
+
+    def keep(self):
+        self.kept.append(self.target.opened)
+        return 7
 
     def stops(self, **how):
         """Post a stop when the target is opened, and see whether the delivery may go on after."""
@@ -117,6 +123,46 @@ def test_a_source_that_changes_is_tried_a_few_times(ground):
     assert found.end is DeliveryEnd.FAILED
     assert "/a\\udcff changes while it is being delivered" in found.reason
     assert ground.target.opened == delivering._SOURCE_TRIES
+
+
+def test_what_does_not_arrive_at_once_is_kept_before_it_is_waited_for(ground):
+    ground.target.script = [StoreUnavailable(AWAY)] * 5
+    assert ground.deliverer.run() is None
+    assert ground.kept == [1]  # after the first try, and once
+
+
+def test_what_arrives_at_once_is_kept_nowhere_else(ground):
+    assert ground.deliverer.run() is None
+    assert ground.kept == []
+
+
+def test_what_cannot_be_delivered_is_kept(ground):
+    ground.target.script = [HomeError("no such bucket")]
+    assert ground.deliverer.run().kept == 7
+    assert ground.kept == [1]
+
+
+@pytest.mark.parametrize(
+    ("how", "kept"),
+    [
+        ({}, 7),
+        ({"is_now": True}, None),  # at once, at the last checkpoint
+        ({"deadline": 0.0}, None),  # the host is gone
+        ({"intent": Intent.CANCEL}, None),
+    ],
+)
+def test_what_a_stop_ends_is_kept_where_there_is_time(how, kept):
+    ground = Ground(Terminate())
+    if "deadline" in how:
+        how = {"deadline": ground.clock.monotonic()}
+
+    def later():
+        ground.board.post(Stop(**{"intent": Intent.SUSPEND, "by": "host", **how}))
+        ground.clock.seconds += 10.0
+        ground.check()
+
+    ground.target.script = [later]
+    assert ground.deliverer.run().kept == kept
 
 
 @pytest.mark.parametrize(
