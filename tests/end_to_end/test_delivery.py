@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from support.faulty_proxy import answer, proxy_before
+from support.object_store import BUCKET, environment_for, s3_in_this_process
+
 RENDER = """\
 specificationVersion: jobtemplate-2023-09
 extensions: [CHECKPOINT]
@@ -78,22 +81,66 @@ def test_a_conflict_is_told_and_once_it_is_gone_the_job_goes_on(perdure, line):
 
 
 def test_a_person_who_stops_a_delivery_that_waits_is_obeyed_at_once(perdure, line):
-    """Nothing answers there: the task is done, and its files cannot be delivered yet."""
+    """Nothing answers there any more: the task is done, and its files cannot be delivered yet."""
     command, _target = line
-    perdure.environment |= {
-        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_ACCESS_KEY_ID": "x",
-        "AWS_SECRET_ACCESS_KEY": "x",
-    }
-    command[command.index("--deliver") + 1] = "s3://bucket/x"
-    with perdure.running(*command) as run:
-        run.until("openjd_checkpoint_files")
-        run.signal(signal.SIGINT)
-        run.end(expect=75)
-    status = perdure.json("status", "last")
+    url = f"s3://{BUCKET}/x"
+    command[command.index("--deliver") + 1] = url
+    with s3_in_this_process() as s3, proxy_before(s3) as proxy:
+        perdure.environment |= environment_for(proxy.port)
+        submitted = perdure("submit", *command[1:]).stdout.strip()
+        perdure("suspend", "last", "--now")
+        proxy.fault = lambda _request: answer(503, "SlowDown")
+        with perdure.running("resume", "last") as run:
+            run.until("its files are not delivered yet")
+            run.signal(signal.SIGINT)
+            run.end(expect=75)
+    status = perdure.json("status", submitted)
     assert status["state"] == "SUSPENDED"
-    assert "stopped while its files were being delivered to s3://bucket/x" in str(status)
+    assert f"stopped while its files were being delivered to {url}" in str(status)
+    assert "its files are kept in checkpoint 1" in str(status)
+    perdure.wait_until_no_process()
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("InvalidAccessKeyId", "does not let us in"),
+        ("NoSuchBucket", "names a bucket or container that is not there"),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "submit"])
+def test_a_bucket_that_takes_nothing_is_refused_before_any_work_is_done(
+    command, code, text, perdure, line
+):
+    arguments, _target = line
+    url = f"s3://{BUCKET}/x"
+    arguments[arguments.index("--deliver") + 1] = url
+    with s3_in_this_process() as s3, proxy_before(s3) as proxy:
+        proxy.fault = lambda _request: answer(403 if "Key" in code else 404, code)
+        perdure.environment |= environment_for(proxy.port)
+        done = perdure(command, *arguments[1:], expect=5)
+    assert f"{url} {text}" in done.stderr
+    assert perdure.json("status")["jobs"] == []
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_any_work_is_done(perdure, line):
+    arguments, _target = line
+    arguments[arguments.index("--deliver") + 1] = "/proc/x"
+    done = perdure(*arguments, expect=5)
+    assert done.stderr.startswith("perdure: cannot make, or write to, /proc/x: ")
+    assert "Name a --deliver folder that can be made" in done.stderr
+    assert perdure.json("status")["jobs"] == []
+
+
+def test_the_folder_is_made_at_submit_with_those_above_it_and_nothing_is_left_there(perdure, line):
+    arguments, target = line
+    deep = target / "a" / "b"
+    arguments[arguments.index("--deliver") + 1] = deep
+    perdure("submit", *arguments[1:])
+    perdure("cancel", "last")
+    perdure("wait", "last", expect=None)
+    assert deep.is_dir()
+    assert not list(deep.glob(".perdure-*"))
     perdure.wait_until_no_process()
 
 

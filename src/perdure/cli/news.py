@@ -13,7 +13,7 @@ from perdure.policy.resuming import Start
 from perdure.store.layout import StepKey, TaskKey
 
 #: What journals note that a person wants to know at once.
-_TOLD = frozenset({"message", "save", ROOM, "restore"})
+_TOLD = frozenset({"message", "save", ROOM, "restore", "undelivered"})
 #: How attempts end that a person wants to know of at once.
 _GONE_WRONG = frozenset(
     one.value for one in (AttemptState.FAILED, AttemptState.LOST, AttemptState.NOT_STARTED)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from perdure.cli.managed import Managed, view_of
 from perdure.cli.naming import FoundTask, find_tasks
+from perdure.cli.probing import probe_of
 from perdure.cli.resuming import base_of, detach, only_one
 from perdure.cli.running import Shown, go_on
 from perdure.clock import SystemClock, pause
@@ -40,7 +41,9 @@ def renew(old: Managed, given: dict[str, Any]) -> int:
     job = load(document)
     check_runnable(document, job, this_hosts_capacity())
     chosen = _chosen(old.view, given)
-    submitted = submit(old.store.driver, document, SystemClock(), pause)
+    driver = old.store.driver
+    probe = probe_of(document, driver)
+    submitted = submit(driver, document, SystemClock(), pause, probe=probe)
     view = view_of(old.store, submitted.document, job, old.engine)
     view.refresh()
     for found, stored, sequence in chosen:

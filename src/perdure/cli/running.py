@@ -16,6 +16,7 @@ from perdure.cli.managed import Managed, listening, manage, resume_all, view_of
 from perdure.cli.news import News
 from perdure.cli.places import Places
 from perdure.cli.pointing import pointed
+from perdure.cli.probing import probe_of
 from perdure.cli.tables import print_structured
 from perdure.clock import SystemClock, pause
 from perdure.engines.local import LocalEngine
@@ -71,7 +72,8 @@ def run_job(
     check_runnable(document, job, this_hosts_capacity())
     check_places(document.options, where)
     store = where.open(write=True, create=True)
-    submitted = submit(store.driver, document, SystemClock(), pause, again=again)
+    probe = probe_of(document, store.driver)
+    submitted = submit(store.driver, document, SystemClock(), pause, again=again, probe=probe)
     if not submitted.is_new:
         job = load(submitted.document)
         sealing_of(submitted.document)  # a wrong key is said before anything is tried with it

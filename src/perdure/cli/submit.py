@@ -30,6 +30,7 @@ def submit(**given: Any) -> int:
     from msgspec.structs import replace
 
     from perdure.cli.detached import start_manager
+    from perdure.cli.probing import probe_of
     from perdure.clock import SystemClock, pause
     from perdure.manager.job_view import this_hosts_capacity
     from perdure.manager.submission import check_runnable, open_job_of_line
@@ -51,7 +52,8 @@ def submit(**given: Any) -> int:
             f" same folders as this new one; to go on with it: {resume}",
             err=True,
         )
-    submitted = put(store.driver, document, SystemClock(), pause, again=given["again"])
+    probe = probe_of(document, store.driver)
+    submitted = put(store.driver, document, SystemClock(), pause, again=given["again"], probe=probe)
     start_manager(where, submitted.document.job, resume=not submitted.is_new)
     found = submitted.document
     if given["as_json"]:

@@ -19,7 +19,7 @@ from perdure.store import layout
 from perdure.store.delivery.delivery_places import opener_of
 from perdure.store.layout import JobId, LaunchId
 from perdure.store.opening import Store, open_store
-from perdure.store.packs.tiers import LocalTier
+from perdure.store.packs.tiers import LocalTier, open_tier
 from perdure.store.records.job_document import JobDocument
 from perdure.worker.collecting import collect_seldom
 from perdure.worker.context import LaunchContext
@@ -108,10 +108,9 @@ def _local_tier(store: Store, document: JobDocument) -> tuple[LocalTier | None, 
     if folder is None:
         return None, ""
     try:
-        return LocalTier(store.driver, Path(folder)), ""
-    except (PerdureError, OSError) as error:
-        why = error.message if isinstance(error, PerdureError) else error
-        return None, f"saves go to the store at once: --local-store cannot be used: {why}"
+        return open_tier(store.driver, Path(folder)), ""
+    except PerdureError as error:
+        return None, f"saves go to the store at once: {error.message}"
 
 
 def _turn_if_unmanaged(

@@ -86,11 +86,20 @@ def submit(
     pause: Callable[[int], None],
     *,
     again: bool = False,
+    probe: Callable[[], None] = lambda: None,
 ) -> Submitted:
     """Put the job, unless its key or its command line has one already.
 
     A key's job is found whatever became of it, but for ``again``: then a settled one is left
     alone. A command line's job is found only while it is not settled.
+
+    Args:
+        driver: of the store.
+        document: the job.
+        clock: for the moment of the submission.
+        pause: waits before the next try of a put.
+        again: see above.
+        probe: tries what a new job needs beside the store; what it raises keeps it from being put.
 
     Raises:
         HomeError, OutOfSpace: the store does not take it.
@@ -98,6 +107,7 @@ def submit(
     document = replace(document, submitted_at=to_text(clock.now()))
     name = _name(document)
     if name is None:
+        probe()
         _put(driver, document, pause)
         return Submitted(document=document, is_new=True)
     log = Log(driver, layout.name_log(name), clock=clock, pause=pause)
@@ -108,6 +118,7 @@ def submit(
         if known is not None and not (only_open and is_settled(driver, known.job, clock, pause)):
             _check_same(document, known)
             return Submitted(document=known, is_new=False)
+        probe()
         _put(driver, document, pause)
         record = {"kind": "key", "name": document.key, "job": document.job}
         if isinstance(log.append(record), Entry):

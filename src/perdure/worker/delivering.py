@@ -55,7 +55,8 @@ class DeliveryOrder(Struct, frozen=True, kw_only=True):
         gather: finds the files, as they are now.
         roots: where they may lie.
         resolved: the task's action: how it would be interrupted.
-        told: called with what people should know.
+        told: called with what people may want to know.
+        warned: called with what they should know at once.
         keep: commits the files as the end of the task; the checkpoint, or None where they cannot
             be kept. Called once at most, when they do not come to the target at once.
     """
@@ -66,6 +67,7 @@ class DeliveryOrder(Struct, frozen=True, kw_only=True):
     roots: Roots
     resolved: ResolvedAction
     told: Callable[[str], None]
+    warned: Callable[[str], None]
     keep: Callable[[], int | None] = lambda: None
 
 
@@ -128,7 +130,7 @@ class Deliverer:
                 self._check()
                 self._deliver()
             except StoreUnavailable as error:
-                self._note(f"its files are not delivered yet: {error.message}; it is tried again")
+                self._warn(f"its files are not delivered yet: {error.message}; it is tried again")
                 self._keep()
                 self._rest(wait)
             except CheckpointTorn as error:
@@ -152,7 +154,7 @@ class Deliverer:
         gathered = self._order.gather()
         sources, notes = sources_of(gathered, self._order.roots, self._whose, self._target)
         for note in (*gathered.notes, *notes):
-            self._note(note)
+            self._warn(note)
         delivery = Delivery(
             self._target,
             self._whose,
@@ -161,7 +163,7 @@ class Deliverer:
         )
         done = delivery.deliver(sources)
         what = "1 file is" if done.files == 1 else f"{done.files} files are"
-        self._note(f"{what} delivered to {self._target.called}")
+        self._order.told(_printable(f"{what} delivered to {self._target.called}"))
 
     def _keep(self) -> int | None:
         """Keep the files, once: whatever comes, the work is not done again."""
@@ -169,14 +171,14 @@ class Deliverer:
             self._was_kept = True
             self._kept = self._order.keep()
             if self._kept is not None:
-                self._note(f"its work is done, and its files are kept in checkpoint {self._kept}")
+                self._warn(f"its work is done, and its files are kept in checkpoint {self._kept}")
         return self._kept
 
-    def _note(self, text: str) -> None:
+    def _warn(self, text: str) -> None:
         """Each sentence once: what is tried again and again is said once."""
         if text not in self._noted:
             self._noted.add(text)
-            self._order.told(_printable(text))
+            self._order.warned(_printable(text))
 
     def _stopped(self, stop: Stop) -> None:
         """A stop that covers the task; from any thread."""

@@ -234,6 +234,7 @@ class TaskAttempt:
             roots=self._store.roots(surroundings.session_dir),
             resolved=self._resolved(),
             told=lambda text: self._record.note("delivery", text),
+            warned=lambda text: self._record.note("undelivered", text),
             keep=lambda: self._keep_output(declared),
         )
         self._deliverer = deliverer = Deliverer(self._context, opener, order)

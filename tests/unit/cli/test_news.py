@@ -8,7 +8,9 @@ from perdure.journal.journal_format import Kind
 from perdure.manager.managing import Orders
 
 
-@pytest.mark.parametrize(("what", "is_told"), [("room", True), ("save", True), ("notice", False)])
+@pytest.mark.parametrize(
+    ("what", "is_told"), [("room", True), ("save", True), ("undelivered", True), ("notice", False)]
+)
 def test_a_save_for_which_there_is_no_room_is_told(what, is_told):
     made, told = HandMade(), []
     made.launch()

@@ -65,6 +65,7 @@ class Ground:
             roots=None,
             resolved=SimpleNamespace(suspend=suspend, cancel=Terminate()),
             told=self.notes.append,
+            warned=self.notes.append,
             keep=self.keep,
         )
 

@@ -127,11 +127,7 @@ class OpenSource:
         except (FileNotFoundError, NotADirectoryError) as error:
             raise changed_source(source.place) from error
         except OSError as error:
-            raise SaveRefused(
-                f"{source.place.shown} cannot be read: {error.strerror}",
-                hint="The task's user must be able to read what it declares.",
-                path=source.place.shown,
-            ) from error
+            raise _unreadable(source, error) from error
 
     def __enter__(self) -> Self:
         self.check()
@@ -158,8 +154,16 @@ class OpenSource:
 
     @property
     def read(self) -> Read:
-        """Reads its blocks."""
-        return reader_of(self.fd)
+        """Reads its blocks; where the file cannot be read, the error says so of this file."""
+        reader = reader_of(self.fd)
+
+        def read(start: int, length: int, buffer: memoryview) -> int:
+            try:
+                return reader(start, length, buffer)
+            except OSError as error:
+                raise _unreadable(self._source, error) from error
+
+        return read
 
 
 def reader_of(fd: int, *, is_direct: bool = False) -> Read:
@@ -170,6 +174,14 @@ def reader_of(fd: int, *, is_direct: bool = False) -> Read:
         return min(length, fill(fd, start, pages))
 
     return read
+
+
+def _unreadable(source: Source, error: OSError) -> SaveRefused:
+    return SaveRefused(
+        f"{source.place.shown} cannot be read: {error.strerror}",
+        hint="The task's user must be able to read what it declares.",
+        path=source.place.shown,
+    )
 
 
 def changed_source(place: Place) -> CheckpointTorn:

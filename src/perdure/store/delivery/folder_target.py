@@ -26,7 +26,14 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from perdure.errors import DeliveryConflict, HomeError, StoreDamaged
+from perdure.errors import (
+    DeliveryConflict,
+    HomeError,
+    OutOfSpace,
+    PerdureError,
+    StoreDamaged,
+    StoreUnavailable,
+)
 from perdure.store.delivery.delivery import Act, Whose, is_for_records
 from perdure.store.delivery.delivery_target import Check, OpenSource, Source, reader_of
 from perdure.store.delivery.sequential_digest import SequentialDigest
@@ -307,17 +314,26 @@ class FolderTarget:
         """Whatever the file system says about ``path`` becomes an error of ours."""
         try:
             yield
-        except FileNotFoundError:
-            raise
         except OSError as error:
             if error.errno in _OTHER_KIND:
                 raise self._in_the_way(path) from error
             shown = self._shown(path)
-            raise translated(error, "write", shown) or HomeError(
-                f"cannot write {shown}: {error.strerror}",
-                hint="Use another --deliver folder.",
-                path=shown,
-            ) from error
+            doing = "write" if path else "make, or write to,"
+            found = translated(error, doing, shown)
+            if found is None:
+                found = HomeError(f"cannot {doing} {shown}: {error.strerror}", path=shown)
+            raise type(found)(found.message, hint=_cure(found), path=shown) from error
+
+
+def _cure(error: PerdureError) -> str:
+    """What to do about the target: what is said of a store would not help."""
+    match error:
+        case OutOfSpace():
+            return "Free some space there, or name another --deliver folder."
+        case StoreUnavailable():
+            return error.hint
+        case _:
+            return "Name a --deliver folder that can be made and written to."
 
 
 def _create(parent: int, staged: str, name: str) -> bool:

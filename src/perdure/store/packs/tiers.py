@@ -12,11 +12,12 @@ Source: design 7, "Two tiers"; docs/decisions/106.
 """
 
 import os
+import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from perdure.errors import PerdureError, StoreDamaged
+from perdure.errors import HomeError, PerdureError, StoreDamaged, UsageError
 from perdure.store.drivers.apart import check_outside
 from perdure.store.drivers.buffers import aligned_buffer
 from perdure.store.drivers.driver import Driver, Upload
@@ -132,3 +133,38 @@ def forget_job(folder: Path, job: JobId) -> None:
         local.sweep(lineages_prefix(job), older_than_seconds=0)
         for key in list(local.list(lineages_prefix(job))):
             local.delete(key)
+
+
+def open_tier(durable: Driver, folder: Path) -> LocalTier:
+    """The local tier in ``folder``, which is made.
+
+    Raises:
+        UsageError: it lies in the store, or cannot be made.
+    """
+    try:
+        return LocalTier(durable, folder)
+    except OSError as error:
+        raise _unusable(folder, error.strerror or str(error)) from error
+    except HomeError as error:
+        raise _unusable(folder, error.message) from error
+
+
+def probe_tier(durable: Driver, folder: Path) -> None:
+    """Try whether saves can be taken in ``folder``: it is made, and written to.
+
+    Raises:
+        UsageError: they cannot.
+    """
+    open_tier(durable, folder)
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"perdure")
+    except OSError as error:
+        raise _unusable(folder, error.strerror or str(error)) from error
+
+
+def _unusable(folder: Path, why: str) -> UsageError:
+    return UsageError(
+        f"--local-store {folder} cannot be used: {why}",
+        hint="Name a folder that can be made and written to, or leave the option out.",
+    )
