@@ -283,7 +283,7 @@ def test_an_option_that_has_no_effect_on_a_job_that_goes_on_is_named(perdure):
     template = perdure.template(COUNTING)
     perdure.suspended_at("number 1", "run", template)
     again = perdure("run", template, "--keep-last", "7")
-    assert "stays as it was submitted, in its: keep last" in again.stderr
+    assert "--keep-last stays 3 (given now: 7)" in again.stderr
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(perdure):

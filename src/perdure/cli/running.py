@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from perdure.cli.display import LogDisplay, timestamps
 from perdure.cli.exits import TERMINATED, exit_code
 from perdure.cli.job_options import check_places, told_at_submit
+from perdure.cli.kept_options import kept_options
 from perdure.cli.keys import sealing_of
 from perdure.cli.managed import Managed, listening, manage, resume_all, view_of
 from perdure.cli.news import News
@@ -26,7 +27,7 @@ from perdure.manager.managing import Orders
 from perdure.manager.submission import check_runnable, submit
 from perdure.policy.states import State, Status
 from perdure.policy.stops import JOB
-from perdure.store.records.job_document import JobDocument, Options
+from perdure.store.records.job_document import JobDocument
 from perdure.worker.loading import load
 from perdure.worker.task_environment import missing_secrets
 
@@ -77,8 +78,8 @@ def run_job(
     if not submitted.is_new:
         job = load(submitted.document)
         sealing_of(submitted.document)  # a wrong key is said before anything is tried with it
-        if told := _kept_options(document.options, submitted.document.options):
-            _told(f"job {submitted.document.job} stays as it was submitted, in its: {told}")
+        for sentence in kept_options(document, submitted.document):
+            _told(sentence)
     elif submitted.before is not None:
         _told(f"job {submitted.before.job} of this line has ended; this is a new one")
     if submitted.is_new and (policy := told_at_submit(submitted.document.options)) is not None:
@@ -91,13 +92,6 @@ def run_job(
             _go_on_with(view, shown.on_conflict)
 
     return go_on(managed, shown, prepare)
-
-
-def _kept_options(given: Options, kept: Options) -> str:
-    """The options given now that differ from those of the job: they have no effect."""
-    names = (n for n in Options.__struct_fields__ if n not in ("on_conflict", "key_id"))
-    differing = [name for name in names if getattr(given, name) != getattr(kept, name)]
-    return ", ".join(name.replace("_", " ") for name in differing)
 
 
 def go_on(managed: Managed, shown: Shown, prepare: Callable[[], None] = lambda: None) -> int:

@@ -30,6 +30,7 @@ def submit(**given: Any) -> int:
     from msgspec.structs import replace
 
     from perdure.cli.detached import start_manager
+    from perdure.cli.kept_options import kept_options
     from perdure.cli.probing import probe_of
     from perdure.clock import SystemClock, pause
     from perdure.manager.job_view import this_hosts_capacity
@@ -54,6 +55,8 @@ def submit(**given: Any) -> int:
         )
     probe = probe_of(document, store.driver)
     submitted = put(store.driver, document, SystemClock(), pause, again=given["again"], probe=probe)
+    for sentence in () if submitted.is_new else kept_options(document, submitted.document):
+        click.echo(f"perdure: {sentence}", err=True)
     start_manager(where, submitted.document.job, resume=not submitted.is_new)
     found = submitted.document
     if given["as_json"]:

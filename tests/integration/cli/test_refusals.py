@@ -30,3 +30,12 @@ def test_a_local_store_that_cannot_be_used_is_refused_at_submit(shell, tmp_path,
     assert lines[0].startswith(f"perdure: --local-store {place} cannot be used: ")
     assert "Name a folder" in lines[1]
     assert shell.json("status")["jobs"] == []
+
+
+def test_options_that_a_key_s_job_does_not_take_up_are_named_at_submit_too(shell):
+    line = ("submit", shell.template(QUICK), "--key", "k")
+    job = shell(*line).stdout.strip()
+    lines = said(shell, *line, "--workers", "2", expect=0)
+    assert lines[0].endswith("--workers stays 1 (given now: 2)")
+    assert f"perdure cancel {job}" in lines[1]
+    shell("wait", "last")
