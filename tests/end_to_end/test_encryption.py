@@ -14,7 +14,13 @@ def test_a_job_goes_on_only_with_its_key(perdure, tmp_path):
     line = ["run", SIMULATION, "-p", f"Output={output}", "-p", "SaveEvery=10"]
     perdure.suspended_at("checkpoint_save", *line, "--encrypt", key)
     perdure("checkpoint", "verify", "last/Simulate")
-    perdure("checkpoint", "export", "last/Simulate", tmp_path / "exported")
+    exported = perdure("checkpoint", "export", "last/Simulate", tmp_path / "exported")
+    assert "it is not encrypted there" in exported.stderr
+    perdure("submit", *line[1:], "--key", "plain")
+    perdure("suspend", "plain", "--now")
+    perdure("wait", "plain", expect=75)
+    perdure("checkpoint", "import", "plain/Simulate", tmp_path / "exported")
+    perdure("rm", "plain", "--yes")
 
     away = key.rename(perdure.work / "away")
     before = perdure.json("status", "last")
@@ -40,6 +46,17 @@ def test_a_job_goes_on_only_with_its_key(perdure, tmp_path):
     perdure("checkpoint", "import", "last/Simulate", tmp_path / "exported")
     perdure("resume", "last")
     assert output.stat().st_size > 0
+
+
+def test_a_new_job_takes_over_encrypted_checkpoints(perdure):
+    key = perdure.work / "key"
+    key.touch(mode=0o600)
+    key.write_bytes(os.urandom(32))
+    line = ["run", SIMULATION, "-p", f"Output={perdure.work / 'out'}", "-p", "SaveEvery=10"]
+    perdure.suspended_at("checkpoint_save", *line, "--encrypt", key)
+    said = perdure("resume", "last", "--as", "new").stderr
+    assert "goes on from checkpoint" in said
+    perdure("checkpoint", "verify", "last/Simulate")
 
 
 def test_a_key_that_is_none_is_refused_before_anything_is_made(perdure):

@@ -386,6 +386,7 @@ def export(**given: Any) -> int:
     described = _described(found)
     about = {name: described[name] for name in _ABOUT}
     about["parameters"] = dict(found.at.task.step.texts(found.at.task.ref))
+    sealing = sealing_of(found.at.document)
     with _being_read(found):
         written = write(
             Export(
@@ -394,12 +395,13 @@ def export(**given: Any) -> int:
                 manifest=found.manifest,
                 record=found.at.looked.store.driver.get(key),
                 about={**about, "job_name": found.at.document.name},
-                sealing=sealing_of(found.at.document),
+                sealing=sealing,
                 name=found.label,
             ),
             given["file"],
         )
-    notes = not_importable(found.manifest)
+    notes = [*_PLAIN_NOTE] if sealing.key_id else []
+    notes += not_importable(found.manifest)
     if given["as_json"]:
         described = {"name": found.label, "file": str(given["file"]), "size_bytes": written}
         print(json.dumps({**described, "notes": notes}))
@@ -410,6 +412,7 @@ def export(**given: Any) -> int:
     return 0
 
 
+_PLAIN_NOTE = ("it is not encrypted there: whoever can read the file can read the checkpoint",)
 _ABOUT = ("job", "step", "task", "key", "sequence", "committed_at", "content", "state", "file")
 
 
@@ -421,12 +424,14 @@ _ABOUT = ("job", "step", "task", "key", "sequence", "committed_at", "content", "
 def import_(**given: Any) -> int:
     """Let a task go on from the checkpoint in FILE; only files of its session folder are taken."""
     from perdure.cli.checkpoint_naming import named_task
-    from perdure.cli.keys import sealing_of
+    from perdure.cli.keys import given_key, sealing_of
     from perdure.manager.importing import import_checkpoint
 
     at = named_task(places(given["home"], given["store"]), given["name"], write=True)
     sealing = sealing_of(at.document)
-    done = import_checkpoint(at.view, at.task.step, at.task.ref, given["file"], sealing)
+    done = import_checkpoint(
+        at.view, at.task.step, at.task.ref, given["file"], sealing, given_key()
+    )
     label = f"{at.document.job}/{at.stored.label}@{done.sequence}"
     if given["as_json"]:
         described = {"name": label, "sequence": done.sequence, "left_out": list(done.left_out)}

@@ -45,6 +45,17 @@ def sealing_of(document: JobDocument, environment: Mapping[str, str] | None = No
     return key
 
 
+def given_key(environment: Mapping[str, str] | None = None) -> Sealing:
+    """The key that the variable names, for what is no job's; without it none.
+
+    Raises:
+        UsageError: the key cannot be read.
+    """
+    variables = os.environ if environment is None else environment
+    given = variables.get(KEY_FILE_VARIABLE)
+    return PLAIN if not given else read_key(Path(given).absolute())
+
+
 def sealing_of_job(driver: Driver, job: JobId) -> Sealing:
     """The same of a stored job; as not at all, where the job or its key cannot be read."""
     from perdure.manager.stored_jobs import stored_job

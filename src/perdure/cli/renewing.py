@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from perdure.cli.keys import sealing_of
 from perdure.cli.managed import Managed, view_of
 from perdure.cli.naming import FoundTask, find_tasks
 from perdure.cli.probing import probe_of
@@ -84,7 +85,7 @@ def _carry_over(
     )
     with tempfile.TemporaryDirectory(prefix="perdure-renew-") as folder:
         path = Path(folder) / "checkpoint.tar"
-        driver = old.store.driver
+        driver, sealing = old.store.driver, sealing_of(old.view.document)
         export(
             Export(
                 driver=driver,
@@ -92,10 +93,11 @@ def _carry_over(
                 manifest=stored.manifest(stored.save(sequence)),
                 record=driver.get(stored.log.key(sequence)),
                 about={"job": old.view.document.job},
+                sealing=sealing,
             ),
             path,
         )
-        imported = import_checkpoint(view, step, ref, path)
+        imported = import_checkpoint(view, step, ref, path, sealing)
     for sentence in imported.left_out:
         _say(sentence)
     _say(f"{found.label} goes on from checkpoint {sequence}")

@@ -3,7 +3,8 @@
 ::
 
     perdure-checkpoint/about.json   format, job, step, task, sequence, when, content id, state, file
-    perdure-checkpoint/record       the save's record as it stands in the store, digest included
+    perdure-checkpoint/record       the save's record as it stands in the store, digest included;
+                                    of an encrypted job with plain digests instead of keyed ones
     files/session/PATH              what the task had in its session folder
     files/outside/PATH              what it had elsewhere, by its whole path
 
@@ -22,13 +23,26 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.errors import HomeError, UsageError
+from perdure.store.compression import Codec
 from perdure.store.drivers.driver import Driver
 from perdure.store.drivers.posix_files import in_our_words, sync_folder
-from perdure.store.manifests.manifest import Entry, EntryType, FileRef, Kept, Manifest, RootKind
+from perdure.store.manifests.manifest import (
+    NO_PACK,
+    Entry,
+    EntryType,
+    FileRef,
+    Kept,
+    Manifest,
+    RootKind,
+    file_digest,
+)
+from perdure.store.manifests.manifest_format import encode_manifest
 from perdure.store.packs.blocks import read_block, stored_block
 from perdure.store.packs.sealing import PLAIN, Sealing, check_key
+from perdure.store.records.record_format import decode_record, encode_record
 from perdure.store.restore.left_files import read_adopted
 
 EXPORT_FORMAT = 1
@@ -105,12 +119,42 @@ def _tar(file: io.BufferedWriter) -> tarfile.TarFile:
 
 
 def _write(order: Export, tar: tarfile.TarFile) -> None:
-    about = json.dumps({"format": EXPORT_FORMAT, **order.about}, indent=1).encode("utf-8") + b"\n"
-    _add_bytes(tar, ABOUT, about)
-    _add_bytes(tar, RECORD, order.record)
+    record, content = order.record, order.manifest.content
+    if order.sealing.key_id:
+        record, content = _plain_record(order)
+    described = {"format": EXPORT_FORMAT, **order.about, "content": content}
+    _add_bytes(tar, ABOUT, json.dumps(described, indent=1).encode("utf-8") + b"\n")
+    _add_bytes(tar, RECORD, record)
     for entry in order.manifest.entries:
         if entry.kept in (Kept.BYTES, Kept.ADOPTED):
             _add(order, tar, entry)
+
+
+def _plain_record(order: Export) -> tuple[bytes, str]:
+    """The record of an encrypted checkpoint as if it had none, and its content id.
+
+    All is read once more for that: the digests stand before the bytes, and nobody can check keyed
+    ones without the key.
+    """
+    entries = tuple(_plain_entry(order, entry) for entry in order.manifest.entries)
+    plain = replace(order.manifest, entries=entries, key_id=PLAIN.key_id)
+    header, payload = encode_manifest(plain)
+    before = decode_record(order.record, key=RECORD).header
+    kept = {name: value for name, value in before.items() if name not in ("key_id", "payload")}
+    return encode_record({**kept, **header}, payload), plain.content
+
+
+def _plain_entry(order: Export, entry: Entry) -> Entry:
+    if entry.type is not EntryType.FILE or entry.kept not in (Kept.BYTES, Kept.ADOPTED):
+        return replace(entry, digest=b"")  # what is only recorded has a digest that nobody can use
+    digests = tuple(PLAIN.digest(data) for data in _blocks(order, entry))
+    blocks = tuple(
+        replace(block, digest=digest, stored=block.length, codec=Codec.RAW, is_sealed=False)
+        if block.pack != NO_PACK
+        else replace(block, digest=digest)
+        for block, digest in zip(entry.blocks, digests, strict=False)
+    )
+    return replace(entry, digest=file_digest(digests), blocks=blocks)
 
 
 def _add_bytes(tar: tarfile.TarFile, name: str, data: bytes) -> None:

@@ -13,14 +13,21 @@ Source: docs/journal-format.md, "branch"; design 11; docs/decisions/071.
 """
 
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 from ulid import ULID
 
-from perdure.errors import CheckpointConflict, CheckpointCorrupt, HomeBusy, PerdureError, UsageError
+from perdure.errors import (
+    CheckpointConflict,
+    CheckpointCorrupt,
+    CheckpointError,
+    HomeBusy,
+    PerdureError,
+    UsageError,
+)
 from perdure.manager.branching import branch
 from perdure.manager.exporting import FILES, RECORD, member_name
 from perdure.manager.job_view import JobView
@@ -38,6 +45,7 @@ from perdure.store.manifests.manifest import (
     Kept,
     Manifest,
     RootKind,
+    file_digest,
 )
 from perdure.store.manifests.manifest_format import encode_manifest
 from perdure.store.manifests.manifest_reading import decode_manifest
@@ -50,7 +58,7 @@ from perdure.store.packs.blocks import (
     to_block,
 )
 from perdure.store.packs.pack_writing import PackWriter
-from perdure.store.packs.sealing import PLAIN, Sealing, check_key
+from perdure.store.packs.sealing import PLAIN, Sealing
 from perdure.store.records.job_log import TaskRef
 from perdure.store.records.log import Entry as LogEntry
 from perdure.store.records.record_format import HEADER_LIMIT_BYTES, Record, decode_record
@@ -77,14 +85,27 @@ class Imported(Struct, frozen=True, kw_only=True):
 
 
 def import_checkpoint(
-    view: JobView, step: StepView, ref: TaskRef, path: Path, sealing: Sealing = PLAIN
+    view: JobView,
+    step: StepView,
+    ref: TaskRef,
+    path: Path,
+    sealing: Sealing = PLAIN,
+    proof: Sealing = PLAIN,
 ) -> Imported:
     """Let the task go on from the checkpoint in the file. Blocks while it is read.
+
+    Args:
+        view: of the task's job.
+        step: the task's.
+        ref: the task.
+        path: of the file.
+        sealing: how the job's blocks are encrypted.
+        proof: a key for files whose digests are keyed: those that an earlier perdure exported.
 
     Raises:
         UsageError: the file is none, or the task cannot be resumed from one.
         HomeBusy: a worker holds the task.
-        CheckpointError: it was saved with another key than this job has.
+        CheckpointError: its digests are keyed, and the key is not here.
         CheckpointCorrupt, CheckpointConflict: the file's bytes are not what was saved, or its
             checkpoint cannot be used here; nothing was changed.
     """
@@ -101,7 +122,7 @@ def import_checkpoint(
         sealing=sealing,
     )
     try:
-        record, manifest, left_out = _read(path, writer)
+        record, manifest, left_out = _read(path, _Taking(writer=writer, path=path, key=proof))
         writer.finish()
     except BaseException:
         writer.abandon()
@@ -154,21 +175,26 @@ class _Taking(Struct):
     """A file on its way into the store."""
 
     writer: PackWriter
+    path: Path
+    key: Sealing
+    proof: Sealing = PLAIN
     record: Record | None = None
     manifest: Manifest | None = None
     wanted: dict[str, Entry] = field(default_factory=dict)
     blocks: dict[str, tuple[StoredBlock, ...]] = field(default_factory=dict)
 
 
-def _read(path: Path, writer: PackWriter) -> tuple[Record, Manifest, tuple[str, ...]]:
+def _read(path: Path, taking: _Taking) -> tuple[Record, Manifest, tuple[str, ...]]:
     """The record, the manifest with its blocks in our packs, and what was left out."""
-    taking = _Taking(writer=writer)
     try:
         with path.open("rb") as file, tarfile.open(fileobj=file, mode="r|") as tar:
             for member in tar:
                 _take(taking, tar, member)
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror or error}",
+            hint="Name the file that `perdure checkpoint export` wrote.",
+        ) from error
     except (tarfile.TarError, EOFError, ValueError) as error:
         raise _no_export(path, str(error)) from error
     if taking.record is None or taking.manifest is None:
@@ -176,7 +202,7 @@ def _read(path: Path, writer: PackWriter) -> tuple[Record, Manifest, tuple[str, 
     missing = sorted(set(taking.wanted) - set(taking.blocks))
     if missing:
         raise _damaged(missing[0], "it is not in the file")
-    return taking.record, *_ours(taking.manifest, taking.blocks)
+    return taking.record, *_ours(taking)
 
 
 def _take(taking: _Taking, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
@@ -188,8 +214,7 @@ def _take(taking: _Taking, tar: tarfile.TarFile, member: tarfile.TarInfo) -> Non
         taking.manifest = decode_manifest(
             taking.record.header, taking.record.payload, name="in the file"
         )
-        # Digests are keyed: without the key that they were made with nothing can be believed.
-        check_key(taking.writer.sealing, taking.manifest, "in the file")
+        taking.proof = _proof(taking, taking.manifest.key_id)
         taking.wanted = dict(_wanted(taking.manifest))
         return
     entry = taking.wanted.get(member.name)
@@ -199,7 +224,21 @@ def _take(taking: _Taking, tar: tarfile.TarFile, member: tarfile.TarInfo) -> Non
         raise _damaged(member.name, "it is not the file that was saved")
     if member.name in taking.blocks:
         raise _damaged(member.name, "it is in the file twice")
-    taking.blocks[member.name] = tuple(_blocks(taking.writer, tar, member, entry))
+    taking.blocks[member.name] = tuple(_blocks(taking, tar, member, entry))
+
+
+def _proof(taking: _Taking, key_id: str) -> Sealing:
+    """What the digests in the file were made with; without that nothing can be believed."""
+    known = {one.key_id: one for one in (taking.key, taking.writer.sealing, PLAIN)}
+    if key_id not in known:
+        raise CheckpointError(
+            f"the digests in {taking.path} are made with key {key_id}, which is not here:"
+            " an earlier perdure exported it from an encrypted job",
+            hint="Name the file of that key: PERDURE_KEY_FILE=FILE; or export the checkpoint again,"
+            " which needs no key to be imported then.",
+            key_id=key_id,
+        )
+    return known[key_id]
 
 
 def _decode(data: bytes) -> Record:
@@ -227,7 +266,7 @@ def _wanted(manifest: Manifest) -> Iterator[tuple[str, Entry]]:
 
 
 def _blocks(
-    writer: PackWriter, tar: tarfile.TarFile, member: tarfile.TarInfo, entry: Entry
+    taking: _Taking, tar: tarfile.TarFile, member: tarfile.TarInfo, entry: Entry
 ) -> Iterator[StoredBlock]:
     """The file's bytes, stored, each block as the record says."""
     reader = tar.extractfile(member)
@@ -235,16 +274,15 @@ def _blocks(
         data = reader.read(min(block.length, BLOCK_BYTES)) if reader is not None else b""
         if len(data) != block.length:
             raise _damaged(member.name, "it is cut")
-        stored = writer.add(data)
-        if stored.digest != block.digest:
+        if taking.proof.digest(data) != block.digest:
             raise _damaged(member.name, "its bytes are not those that were saved")
-        yield stored
+        yield taking.writer.add(data)
 
 
-def _ours(
-    manifest: Manifest, blocks: Mapping[str, tuple[StoredBlock, ...]]
-) -> tuple[Manifest, tuple[str, ...]]:
-    """The manifest for this store: our packs, the session folder only."""
+def _ours(taking: _Taking) -> tuple[Manifest, tuple[str, ...]]:
+    """The manifest for this store: our packs and digests, the session folder only."""
+    manifest, blocks = taking.manifest, taking.blocks
+    assert manifest is not None
     packs = number_packs(blocks.values())
     file = manifest.file
     if file is not None and manifest.roots[file.root].kind is not RootKind.SESSION:
@@ -261,16 +299,24 @@ def _ours(
             continue
         stored = blocks.get(member_name(manifest, entry), ())
         own: tuple[Block, ...] = tuple(to_block(block, packs) for block in stored)
-        entries.append(replace(entry, root=0, blocks=own))
+        entries.append(replace(entry, root=0, blocks=own, digest=_digest(taking, entry, own)))
     ours = replace(
         manifest,
         roots=(SESSION_ROOT,),
         packs=tuple(packs),
         entries=tuple(entries),
         file=FileRef(root=0, path=file.path) if file is not None else None,
+        key_id=taking.writer.sealing.key_id,
         new_bytes=sum(block.stored for row in blocks.values() for block in row),
     )
     return ours, tuple(left_out)
+
+
+def _digest(taking: _Taking, entry: Entry, blocks: tuple[Block, ...]) -> bytes:
+    """A file's digest as this job makes them."""
+    if entry.type is EntryType.FILE and entry.kept is Kept.BYTES:
+        return file_digest(block.digest for block in blocks)
+    return entry.digest if taking.proof.key_id == taking.writer.sealing.key_id else b""
 
 
 def _no_export(path: Path, why: str) -> UsageError:
