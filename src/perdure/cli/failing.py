@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from perdure.cli.click_errors import as_ours
 from perdure.cli.pointing import pointed
 from perdure.errors import PerdureError, TemplateError
 
@@ -34,7 +35,7 @@ def run_command(command: click.Command, engine: "LocalEngine | None" = None) -> 
     """
     before = sys.stdout
     try:
-        code = command.main(standalone_mode=False, obj=engine)
+        code = command.main(prog_name="perdure", standalone_mode=False, obj=engine)
         sys.exit(code if isinstance(code, int) else 0)
     except SystemExit as end:
         # click's and rich's answer to a broken pipe: another standard output, and code 1
@@ -45,7 +46,7 @@ def run_command(command: click.Command, engine: "LocalEngine | None" = None) -> 
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
     except click.ClickException as error:
-        _show_usage(error)
+        show(as_ours(error, sys.argv[1:]))
         sys.exit(2)
     except click.Abort:
         sys.exit(128 + signal.SIGINT)
@@ -125,14 +126,6 @@ def wants_json() -> bool:
 
 def _plain(value: object) -> object:
     return value if isinstance(value, str | int | float | bool | list | type(None)) else str(value)
-
-
-def _show_usage(error: click.ClickException) -> None:
-    if wants_json():
-        described = {"kind": "usage", "message": error.format_message(), "hint": "", "fields": {}}
-        print(json.dumps({"error": described}))
-    else:
-        error.show()
 
 
 def _quiet_stdout() -> None:

@@ -257,13 +257,17 @@ def _options(given: Mapping[str, Any]) -> Options:
         notice=given["notice"],
         heartbeat_seconds=given["heartbeat_seconds"],
         preserve=given["preserve"],
-        log_limit_bytes=size_bytes(given["log_limit"]) if given["log_limit"] else 1 << 30,
+        log_limit_bytes=size_bytes(given["log_limit"], of="--log-limit")
+        if given["log_limit"]
+        else 1 << 30,
         limits=limits,
         step_limits=step_limits,
         keep_last=given["keep_last"],
-        keep_age_seconds=age_seconds(given["keep_age"]),
-        keep_size_bytes=size_bytes(given["keep_size"]) if given["keep_size"] else None,
-        max_pack_age_seconds=age_seconds(given["max_pack_age"]),
+        keep_age_seconds=age_seconds(given["keep_age"], of="--keep-age"),
+        keep_size_bytes=size_bytes(given["keep_size"], of="--keep-size")
+        if given["keep_size"]
+        else None,
+        max_pack_age_seconds=age_seconds(given["max_pack_age"], of="--max-pack-age"),
         hooks=_hooks(given["hooks"]),
         temporary_dir=str(Path(given["sessions_dir"]).absolute())
         if given["sessions_dir"]
@@ -406,8 +410,12 @@ def _limits(given: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, dict[str,
     return job, steps
 
 
-def size_bytes(text: str) -> int:
+def size_bytes(text: str, *, of: str) -> int:
     """``10M``, ``1.5G`` or a plain number as bytes.
+
+    Args:
+        text: as it was given.
+        of: the option that it was given for.
 
     Raises:
         UsageError: it is none.
@@ -419,12 +427,16 @@ def size_bytes(text: str) -> int:
     except (ValueError, KeyError, OverflowError):
         size = 0
     if size <= 0:
-        raise UsageError(f"{text!r} is no size", hint="Write it like 500M or 2G.")
+        raise UsageError(f"{of} {text}: {text!r} is no size", hint="Write it like 500M or 2G.")
     return size
 
 
-def age(text: str) -> timedelta:
+def age(text: str, *, of: str) -> timedelta:
     """``30d``, ``12h``, ``45m`` or ``90s``.
+
+    Args:
+        text: as it was given.
+        of: the option that it was given for.
 
     Raises:
         UsageError: it is none.
@@ -432,24 +444,26 @@ def age(text: str) -> timedelta:
     units = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
     number, unit = text[:-1], text[-1:]
     if unit not in units or not (number.isascii() and number.isdigit()):
-        raise UsageError(f"{text!r} is no age", hint="Write it like 30d or 12h.")
+        raise UsageError(f"{of} {text}: {text!r} is no age", hint="Write it like 30d or 12h.")
     try:
         return timedelta(**{units[unit]: int(number)})
     except (OverflowError, ValueError) as error:
-        raise UsageError(f"{text!r} is longer than there is time") from error
+        raise UsageError(
+            f"{of} {text} is longer than there is time", hint="Write it like 30d or 12h."
+        ) from error
 
 
-def age_seconds(text: str | None) -> int | None:
-    """An age in seconds, where there is one.
+def age_seconds(text: str | None, *, of: str) -> int | None:
+    """An age in seconds, where there is one; ``of`` as for `age`.
 
     Raises:
         UsageError: it is none, or no time at all.
     """
     if text is None:
         return None
-    found = age(text)
+    found = age(text, of=of)
     if not found:
-        raise UsageError(f"{text!r} is no time at all", hint="Write it like 30d or 12h.")
+        raise UsageError(f"{of} {text} is no time at all", hint="Write it like 30d or 12h.")
     return int(found.total_seconds())
 
 

@@ -92,9 +92,20 @@ class Places(Struct, frozen=True, kw_only=True):
 
 
 def places(home: str | None, store: str | None, *, share: str | None = None) -> Places:
-    """The places that the options and the environment name."""
+    """The places that the options and the environment name.
+
+    Raises:
+        HomeError: the home is something else than a folder.
+        UsageError: the store is no URL.
+    """
     named = home or os.environ.get("PERDURE_HOME") or platformdirs.user_data_dir("perdure")
     where = Path(named).expanduser().absolute()
+    if where.exists() and not where.is_dir():
+        raise HomeError(
+            f"the home {where} is no folder",
+            hint="Name a folder: --home DIR, or PERDURE_HOME.",
+            path=str(where),
+        )
     url = store or os.environ.get("PERDURE_STORE") or str(where / "store")
     refuse_half_url(url)
     if "://" not in url:

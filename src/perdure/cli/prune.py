@@ -89,8 +89,9 @@ def prune(**given: Any) -> int:
 
 def _checked(given: dict[str, Any]) -> None:
     """Read the rules before anything is opened."""
-    given["keep_age"] = age_seconds(given["keep_age"])
-    given["keep_size"] = size_bytes(given["keep_size"]) if given["keep_size"] else None
+    given["keep_age"] = age_seconds(given["keep_age"], of="--keep-age")
+    if given["keep_size"]:
+        given["keep_size"] = size_bytes(given["keep_size"], of="--keep-size")
 
 
 def _all_jobs(looked: "Looked") -> "Iterator[JobDocument]":

@@ -38,7 +38,7 @@ def rm(**given: Any) -> int:
 
     if bool(given["jobs"]) == (given["older"] is not None):
         raise UsageError("name jobs, or give --older AGE", hint="perdure rm JOB…, or --older 30d")
-    oldest = age(given["older"]) if given["older"] is not None else None
+    oldest = age(given["older"], of="--older") if given["older"] is not None else None
     looked = look_into(places(given["home"], given["store"]), write=True)
     if oldest is None:
         documents = _named_jobs(looked, given["jobs"])

@@ -29,7 +29,7 @@ _MOST_PREPARED = 2
     show_default=True,
     help="What stands before each line of output.",
 )
-@click.option("--again", is_flag=True, help="With --key: begin a new job even if the last is done.")
+@click.option("--again", is_flag=True, help="With --key: begin a new job if the last has ended.")
 @where_options
 @click.pass_obj
 def run(engine: LocalEngine | None, /, **given: Any) -> int:

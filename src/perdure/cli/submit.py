@@ -20,7 +20,7 @@ from perdure.cli.pointing import pointed
 @click.command()
 @job_options
 @json_option
-@click.option("--again", is_flag=True, help="With --key: begin a new job even if the last is done.")
+@click.option("--again", is_flag=True, help="With --key: begin a new job if the last has ended.")
 @where_options
 def submit(**given: Any) -> int:
     """Start the job of TEMPLATE and print its id; it goes on by itself.

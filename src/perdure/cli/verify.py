@@ -86,11 +86,21 @@ def _show_checked(
     for finding in findings:
         print(f"  {finding.key}: {plain(finding.reason)}")
     if findings:
-        print(pointed("Run: perdure repair"))
+        print(pointed(_advice(findings)))
     elif checked.locked:
         print("All that was read is what was written.")
     else:
         print(f"All of {'it' if subset is None else 'that part'} is what was written.")
+
+
+def _advice(findings: "Sequence[Finding]") -> str:
+    """What to do next: not what cannot help."""
+    if any(finding.kind in ("record", "missing") for finding in findings):
+        return "Run: perdure repair"
+    return (
+        "perdure repair cannot mend that: a task goes on from its newest whole checkpoint, and does"
+        " again what lies behind it"
+    )
 
 
 def _subset(text: str | None, seed: int | None) -> "Subset | None":
@@ -104,14 +114,22 @@ def _subset(text: str | None, seed: int | None) -> "Subset | None":
             raise UsageError("--seed needs --read-data-subset")
         return None
     chosen = secrets.randbits(32) if seed is None else seed
+    if text.strip().isdecimal():
+        raise UsageError(
+            f"--read-data-subset {text}: of the whole, or bytes?",
+            hint="Write {0}% for a part, or {0}M or {0}G for a size.".format(text.strip()),
+        )
     if not text.endswith("%"):
-        return Subset(size_bytes=size_bytes(text), seed=chosen)
+        return Subset(size_bytes=size_bytes(text, of="--read-data-subset"), seed=chosen)
     try:
         part = float(text.removesuffix("%")) / 100
     except ValueError:
         part = 0.0
     if not 0 < part <= 1:
-        raise UsageError(f"{text!r} is no part of a whole", hint="Write it like 10%, or like 5G.")
+        raise UsageError(
+            f"--read-data-subset {text} is no part of a whole",
+            hint="Write it like 10%, or like 5G.",
+        )
     return Subset(part=part, seed=chosen)
 
 

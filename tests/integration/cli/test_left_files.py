@@ -93,7 +93,11 @@ def test_an_adopted_file_that_is_lost_is_said(shell, left, tmp_path, loss):
     else:
         path.write_bytes(b"2")
     assert str(path) in shell("checkpoint", "verify", NAME, expect=3).stdout
-    assert "is not there as it was" in shell("verify", "last", expect=8).stdout
+    verified = shell("verify", "last", expect=8).stdout
+    assert "is not there as it was" in verified
+    assert "Run: perdure repair" not in verified
+    assert "perdure repair cannot mend that: a task goes on from its newest whole" in verified
+    assert "left as it is" in shell("repair", expect=8).stdout  # so it is
     shell("checkpoint", "export", NAME, tmp_path / "it.tar", expect=3)
     assert not (tmp_path / "it.tar").exists()
     assert (
