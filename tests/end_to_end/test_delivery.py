@@ -1,5 +1,6 @@
 """``--deliver`` as people use it: from the command line, over several workers, with a conflict."""
 
+import re
 import signal
 from pathlib import Path
 
@@ -61,14 +62,19 @@ def test_all_workers_fill_one_folder(perdure, line):
     perdure.wait_until_no_process()
 
 
-def test_a_conflict_is_told_and_once_it_is_gone_the_job_goes_on(perdure, line):
+def test_a_conflict_is_told_and_once_it_is_gone_the_job_goes_on(perdure, line, tmp_path):
     command, target = line
     target.mkdir()
     (target / "2.exr").write_text("a person's")
     done = perdure(*command, expect=75)
     assert f"could not be delivered to {target}" in done.stderr
     assert "2.exr" in done.stderr
-    assert "Move what is there away" in perdure("why", "last").stdout
+    why = perdure("why", "last").stdout
+    assert "Move what is there away" in why
+    assert "# once that is mended" in why
+    (command,) = re.findall(r"perdure (checkpoint restore \S+ --to) DIR", why)
+    perdure(*command.split(), tmp_path / "elsewhere")
+    assert [path.read_text() for path in (tmp_path / "elsewhere").rglob("2.exr")] == ["frame 2"]
     assert (target / "2.exr").read_text() == "a person's"
     status = perdure.json("status", "last")
     failed = [a["cause"] for a in status["attempts"] if a["outcome"] == "FAILED"]
@@ -97,7 +103,7 @@ def test_a_person_who_stops_a_delivery_that_waits_is_obeyed_at_once(perdure, lin
     status = perdure.json("status", submitted)
     assert status["state"] == "SUSPENDED"
     assert f"stopped while its files were being delivered to {url}" in str(status)
-    assert "its files are kept in checkpoint 1" in str(status)
+    assert "its work is done, and its files are kept in checkpoint" in str(status)
     perdure.wait_until_no_process()
 
 

@@ -218,6 +218,9 @@ def _choices(found: JobStatus, task: TaskFacts, attempts: list[AttemptFacts]) ->
     if attempts and attempts[-1].cause == Cause.CONFLICT.value:
         yield f"perdure resume {job} --overwrite  # what is there is renamed"
         yield f"perdure resume {job} --keep  # what is there stays, not as it was saved"
+    elif attempts and attempts[-1].cause == Cause.DELIVERY.value:
+        yield f"perdure resume {job}  # once that is mended"
+        yield from _take_out(job, task, attempts)
     else:
         yield f"perdure resume {job}  # the same again"
     line = f"perdure resume {job} --task {shlex.quote(task.key)}"
@@ -225,6 +228,19 @@ def _choices(found: JobStatus, task: TaskFacts, attempts: list[AttemptFacts]) ->
     for sequence in task.choices[:_SHOWN_CHOICES]:
         yield f"{line} --from {sequence}{_described(known.get(sequence))}"
     yield f"{line} --from start"
+
+
+def _take_out(job: str, task: TaskFacts, attempts: list[AttemptFacts]) -> Iterator[str]:
+    """How a person gets at the files of finished work that could not be delivered."""
+    kept = [
+        one.sequence
+        for attempt in attempts
+        for one in attempt.checkpoints
+        if one.support and not one.save and not (one.void or one.pruned)
+    ]
+    if kept:
+        name = shlex.quote(f"{job}/{task.key}@{max(kept)}")
+        yield f"perdure checkpoint restore {name} --to DIR  # takes its files elsewhere"
 
 
 def _described(checkpoint: CheckpointFacts | None) -> str:

@@ -131,7 +131,8 @@ class Deliverer:
                 self._deliver()
             except StoreUnavailable as error:
                 self._warn(f"its files are not delivered yet: {error.message}; it is tried again")
-                self._keep()
+                if (kept := self._keep()) is not None:
+                    self._warn(f"its work is done, and its files are kept in checkpoint {kept}")
                 self._rest(wait)
             except CheckpointTorn as error:
                 tries += 1
@@ -170,8 +171,6 @@ class Deliverer:
         if not self._was_kept:
             self._was_kept = True
             self._kept = self._order.keep()
-            if self._kept is not None:
-                self._warn(f"its work is done, and its files are kept in checkpoint {self._kept}")
         return self._kept
 
     def _warn(self, text: str) -> None:
