@@ -149,7 +149,7 @@ def test_damage_in_the_part_is_found_and_said(suspended, shell):
         pack.write_bytes(pack.read_bytes()[:4100])
     found = shell.json("verify", "--read-data-subset", "1%", expect=8)
     assert {one["kind"] for one in found["damaged"]} == {"checkpoint"}
-    said = shell("verify", "--read-data-subset", "1", "--seed", "5", expect=8).stdout
+    said = shell("verify", "--read-data-subset", "1B", "--seed", "5", expect=8).stdout
     assert "--seed 5" in said
     assert "of the blocks of 3 checkpoints" in said
     said = suspended("verify", "--read-data-subset", "50%").stdout
