@@ -8,7 +8,7 @@ from perdure.cli.places import Places
 from perdure.errors import JobMissing, UsageError
 from perdure.manager.job_view import JobView
 from perdure.manager.labels import checkpoint_label
-from perdure.manager.lineages import StoredLineage, read_lineage
+from perdure.manager.lineages import StoredLineage, meant_base, read_lineage
 from perdure.store.manifests.manifest import Manifest
 from perdure.store.records.job_document import JobDocument
 from perdure.store.records.lineage import Save
@@ -68,11 +68,12 @@ def named_task(where: Places, text: str, *, write: bool = False) -> NamedTask:
 
 
 def named_checkpoint(where: Places, text: str, *, write: bool = False) -> NamedCheckpoint:
-    """The checkpoint of ``JOB/TASK@N``; without ``@N`` that which the next attempt starts from.
+    """The checkpoint of ``JOB/TASK@N``; without ``@N`` see `perdure.manager.lineages.meant_base`.
 
     Raises:
         UsageError, JobMissing, CheckpointMissing, CheckpointCorrupt: see the types.
     """
     at = named_task(where, text, write=write)
-    save = at.stored.save(at.sequence)
+    number = at.sequence if at.sequence is not None else meant_base(at.view, at.stored)
+    save = at.stored.save(number)
     return NamedCheckpoint(at=at, save=save, manifest=at.stored.manifest(save))

@@ -173,13 +173,13 @@ def resume_all(view: JobView, on_conflict: str | None = None) -> bool:
 
     False also where somebody stopped the job anew meanwhile: that is not ours to undo.
     """
-    if not _standing(view) and on_conflict is None:
+    if not is_suspended(view) and on_conflict is None:
         return False
     return put_resume(view, {}, on_conflict)
 
 
-def _standing(view: JobView) -> bool:
-    """Whether a suspension covers the job, a step or a task."""
+def is_suspended(view: JobView) -> bool:
+    """Whether a stop covers the job, a step or a task."""
     wishes = view.records.state.wishes
     scopes = [scope_of(wish) for wish in wishes if wish.kind == "suspend"]
     stops = view.stops

@@ -1,6 +1,8 @@
 """What `run` and `resume` say on standard error while a job goes on."""
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from perdure.journal.journal_format import JournalRecord, Kind
 from perdure.manager.facts import ROOM, SPACE
@@ -9,7 +11,7 @@ from perdure.manager.labels import task_label
 from perdure.manager.managing import Orders
 from perdure.manager.step_view import StepView
 from perdure.policy.outcome import AttemptState
-from perdure.policy.resuming import Start
+from perdure.policy.resuming import ResumeDecision, Start
 from perdure.store.layout import StepKey, TaskKey
 
 #: What journals note that a person wants to know at once.
@@ -18,6 +20,8 @@ _TOLD = frozenset({"message", "save", ROOM, "restore", "undelivered"})
 _GONE_WRONG = frozenset(
     one.value for one in (AttemptState.FAILED, AttemptState.LOST, AttemptState.NOT_STARTED)
 )
+#: So many tasks that wait are named.
+_TOLD_TASKS = 5
 _SUSPENDING = (
     "the tasks are asked to save and stop; Ctrl-C again stops them at once, at their last save",
     "the tasks are stopped at once",
@@ -38,6 +42,21 @@ class News:
     def listen(self) -> None:
         """Hear what is read from now on."""
         self._view.heard = self._heard
+
+    def tell_waiting(self, now: float) -> None:
+        """Say which tasks wait for their next try from before; ``now`` is the wall clock's."""
+        waiting = [
+            (step, task)
+            for step in self._view.steps.values()
+            for task in step.pending(self._view.stops, now)
+            if task.wait_seconds > 0
+        ]
+        for step, task in waiting[:_TOLD_TASKS]:
+            key = TaskKey(task.task)
+            ended = _how_it_ended(step, key)
+            self._told(f"{_label(step, key)} is tried again {_in(task.wait_seconds)}{ended}")
+        if len(waiting) > _TOLD_TASKS:
+            self._told(f"and {len(waiting) - _TOLD_TASKS} more tasks are tried again later")
 
     def tell(self) -> None:
         """Say what is new."""
@@ -60,10 +79,9 @@ class News:
             if self._told_of is None or self._told_of == who:
                 self._told_of = who
                 yield f"{label}: {fields['text']}"
-        if record.kind is Kind.OUTCOME and fields["state"] in _GONE_WRONG:
+        if record.kind is Kind.OUTCOME and _is_told(step, task, fields):
             number, reason = fields["attempt"], fields["reason"]
-            state = fields["state"].replace("_", " ")
-            yield f"{label}: attempt {number} {state}: {reason}{_next(step, task)}"
+            yield f"{label}: attempt {number} {_state(fields)}: {reason}{_next(step, task)}"
 
 
 def _label(step: StepView, task: TaskKey) -> str:
@@ -71,10 +89,42 @@ def _label(step: StepView, task: TaskKey) -> str:
     return task_label(step.step.name, step.texts(watched.ref)) if watched else step.step.name
 
 
+def _is_told(step: StepView, task: TaskKey, fields: Mapping[str, Any]) -> bool:
+    """Whether an end is news: it went wrong, or the next attempt has to wait for it."""
+    if fields["state"] in _GONE_WRONG:
+        return True
+    answer = _answer(step, task)
+    return isinstance(answer, Start) and answer.wait_seconds > 0 and fields.get("by") != "user"
+
+
+def _how_it_ended(step: StepView, task: TaskKey) -> str:
+    """The end that the next attempt waits for, in brackets."""
+    view = step.watched[task].view
+    past = view.past if view is not None else ()
+    ended = [one for one in past if one.account.outcome is not None]
+    if not ended:
+        return ""
+    outcome = ended[-1].account.outcome or {}
+    return f" (attempt {ended[-1].claim.attempt} {_state(outcome)}: {outcome.get('reason', '')})"
+
+
+def _state(outcome: Mapping[str, Any]) -> str:
+    return str(outcome["state"]).replace("_", " ")
+
+
+def _answer(step: StepView, task: TaskKey) -> ResumeDecision | None:
+    watched = step.watched.get(task)
+    return watched.decision.answer if watched is not None and watched.decision else None
+
+
+def _in(seconds: float) -> str:
+    """When."""
+    return f"in {math.ceil(seconds)} s" if seconds > 0 else "at once"
+
+
 def _next(step: StepView, task: TaskKey) -> str:
     """When it is tried again."""
-    watched = step.watched.get(task)
-    answer = watched.decision.answer if watched is not None and watched.decision else None
+    answer = _answer(step, task)
     if not isinstance(answer, Start):
         return "; it is not tried again by itself"
-    return f"; it is tried again in {answer.wait_seconds:.0f} s"
+    return f"; it is tried again {_in(answer.wait_seconds)}"

@@ -22,7 +22,7 @@ from perdure.clock import SystemClock, pause
 from perdure.manager.exporting import Export, export
 from perdure.manager.importing import import_checkpoint
 from perdure.manager.job_view import JobView, this_hosts_capacity
-from perdure.manager.lineages import StoredLineage, read_lineage
+from perdure.manager.lineages import StoredLineage, read_lineage, resumed_base
 from perdure.manager.submission import check_runnable, new_job_id, submit
 from perdure.store.layout import TaskKey
 from perdure.store.records.job_log import TaskRef
@@ -56,17 +56,14 @@ def renew(old: Managed, given: dict[str, Any]) -> int:
 
 def _chosen(view: JobView, given: dict[str, Any]) -> list[tuple[FoundTask, StoredLineage, int]]:
     """Which checkpoints go over: the one named, or where each task would go on from."""
-    base = None if given["base"] is None else base_of(given["base"])
+    base = None if given["base"] is None else base_of(given["base"], view.document.job)
     if given["base"] is not None and base is None:
         return []
     tasks = find_tasks(view, given["step"], given["task"])
     read = [(found, read_lineage(view, found.step, found.ref)) for found in tasks]
     if base is None:
-        return [
-            (found, stored, stored.lineage.point)
-            for found, stored in read
-            if stored.lineage.point is not None
-        ]
+        bases = ((found, stored, resumed_base(view, stored)) for found, stored in read)
+        return [(found, stored, number) for found, stored, number in bases if number is not None]
     found, stored = only_one(read)
     return [(found, stored, stored.save(base).number)]
 

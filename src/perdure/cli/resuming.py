@@ -12,13 +12,15 @@ from perdure.cli.naming import find_tasks, scope_of
 from perdure.cli.places import Places
 from perdure.engines.local import LocalEngine
 from perdure.errors import CheckpointMissing, UsageError
-from perdure.manager.branching import branch, forgive
+from perdure.manager.branching import Forgiven, branch, forgive
 from perdure.manager.job_view import JobView
 from perdure.policy.states import State
 from perdure.policy.stops import JOB, Scope, StopKind
 from perdure.store.layout import JobId
 
 _Found = TypeVar("_Found")
+#: So many tasks are named.
+_TOLD_TASKS = 5
 
 
 def resume_job(where: Places, given: dict[str, Any], engine: LocalEngine) -> int:
@@ -64,17 +66,30 @@ def _record(view: JobView, given: dict[str, Any]) -> None:
         )
     if given["base"] is not None:
         found = only_one(find_tasks(view, given["step"], given["task"]))
-        done = branch(view, found.step, found.ref, base_of(given["base"]))
+        done = branch(view, found.step, found.ref, base_of(given["base"], view.document.job))
         scope = {}  # it is to go on from there, whatever was suspended
         if done.given_back:
             values = ", ".join(str(value) for value in done.given_back)
-            print(f"perdure: these values were complete and run again: {values}", file=sys.stderr)
+            _say(f"these values were complete and run again: {values}")
     else:
-        forgive(view, Scope(scope.get("step"), scope.get("task")))
+        tell_forgiven(forgive(view, Scope(scope.get("step"), scope.get("task"))))
     if not put_resume(view, scope, given["conflict"]):
         raise UsageError(
             "somebody stopped the job anew meanwhile", hint="Give the command again to undo it."
         )
+
+
+def tell_forgiven(forgiven: Sequence[Forgiven]) -> None:
+    """Say which tasks begin anew to count, and from where they go on."""
+    for task in forgiven[:_TOLD_TASKS]:
+        start = "the beginning" if task.base is None else f"checkpoint {task.base}"
+        _say(f"{task.label}: what failed before counts no more; it goes on from {start}")
+    if len(forgiven) > _TOLD_TASKS:
+        _say(f"and so do {len(forgiven) - _TOLD_TASKS} more tasks")
+
+
+def _say(text: str) -> None:
+    print(f"perdure: {text}", file=sys.stderr)
 
 
 def _refuse_settled(view: JobView) -> None:
@@ -109,12 +124,12 @@ def only_one(found: Sequence[_Found]) -> _Found:
     return found[0]
 
 
-def base_of(text: str) -> int | None:
+def base_of(text: str, job: JobId) -> int | None:
     """``SEQ`` or ``start``."""
     if text == "start":
         return None
     if not text.isdigit():
         raise CheckpointMissing(
-            f"{text!r} is no checkpoint's number", hint="See `perdure checkpoints JOB`."
+            f"{text!r} is no checkpoint's number", hint=f"See: perdure checkpoints {job}"
         )
     return int(text)

@@ -13,7 +13,7 @@ from perdure.cli.exits import TERMINATED, exit_code
 from perdure.cli.job_options import check_places, told_at_submit
 from perdure.cli.kept_options import kept_options
 from perdure.cli.keys import sealing_of
-from perdure.cli.managed import Managed, listening, manage, resume_all, view_of
+from perdure.cli.managed import Managed, is_suspended, listening, manage, resume_all, view_of
 from perdure.cli.news import News
 from perdure.cli.places import Places
 from perdure.cli.pointing import pointed
@@ -120,6 +120,8 @@ def go_on(managed: Managed, shown: Shown, prepare: Callable[[], None] = lambda: 
     def begin() -> None:
         prepare()
         if shown.is_human:
+            view.refresh()
+            news.tell_waiting(managed.clock.now().timestamp())
             news.listen()
 
     for name in missing_secrets(view.document, managed.environment):
@@ -141,8 +143,10 @@ def _go_on_with(view: JobView, on_conflict: str | None) -> None:
     """Whoever gives the line again wants the job to go on."""
     if view.settled(None) is not None:
         return
-    if on_conflict is not None:
-        forgive(view, JOB)
+    if on_conflict is not None or is_suspended(view):
+        from perdure.cli.resuming import tell_forgiven
+
+        tell_forgiven(forgive(view, JOB))
     if resume_all(view, on_conflict):
         _told(f"job {view.document.job} goes on")
 

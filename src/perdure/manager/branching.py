@@ -3,19 +3,20 @@
 A branch is put only when nobody holds the lineage: it is suspended first, its end waited for, the
 log read to its end and the branch put at exactly the next number. It is done once, not a standing
 wish; a commit that came before it is seen and refuses it. A branch also forgives: what counted
-before it counts no more.
+before it counts no more, and its back-off is over.
 
-Source: docs/journal-format.md, "branch".
+Source: docs/journal-format.md, "branch"; docs/decisions/145.
 """
 
 import time
 
 from msgspec import Struct
 
-from perdure.errors import CheckpointMissing, HomeBusy
+from perdure.errors import HomeBusy
 from perdure.manager.job_view import JobView
+from perdure.manager.labels import task_label
+from perdure.manager.lineages import named_save
 from perdure.manager.step_view import StepView, Watched
-from perdure.policy.resuming import Failed, Held
 from perdure.policy.stops import Scope
 from perdure.store.records.job_log import TaskRef
 from perdure.store.records.log import Entry
@@ -48,12 +49,12 @@ def branch(view: JobView, step: StepView, ref: TaskRef, base: int | None) -> Bra
     """
     watched = step.watch(ref)
     view.refresh()
-    _check_base(watched, base)
+    _check_base(view, step, watched, base)
     _suspend(view, step, watched)
     while True:
         watched.is_stale = True
         view.refresh()
-        _check_base(watched, base)
+        _check_base(view, step, watched, base)
         record = {"kind": "branch", "base": base, "by": "user"}
         if isinstance(watched.log.append(record), Entry):
             break
@@ -64,33 +65,45 @@ def branch(view: JobView, step: StepView, ref: TaskRef, base: int | None) -> Bra
     return Branched(base=base, given_back=tuple(sorted(lost)))
 
 
-def forgive(view: JobView, scope: Scope) -> int:
-    """Give failed and held lineages in the scope another try from their point; how many."""
-    forgiven = 0
+class Forgiven(Struct, frozen=True, kw_only=True):
+    """A task whose failures were forgotten; ``base`` is where it goes on from."""
+
+    label: str
+    base: int | None
+
+
+def forgive(view: JobView, scope: Scope) -> tuple[Forgiven, ...]:
+    """Forget what was tried in vain in the scope, by a person's word; the tasks concerned.
+
+    Failed and held tasks get another try, those that wait for one get it at once, each from its
+    newest good checkpoint. What runs is left alone.
+    """
+    forgiven: list[Forgiven] = []
     for step in view.steps.values():
         for task, watched in step.watched.items():
-            is_covered = scope.covers(Scope(step.key, task))
-            if not is_covered or watched.decision is None or watched.view is None:
+            if not scope.covers(Scope(step.key, task)) or watched.view is None:
                 continue
-            if isinstance(watched.decision.answer, Failed | Held):
-                point = watched.view.lineage.point
-                record = {"kind": "branch", "base": point, "by": "user"}
-                if isinstance(watched.log.append(record), Entry):
-                    forgiven += 1
-                watched.is_stale = True
-    return forgiven
+            after = step.resumed(watched)
+            if after is watched.view:
+                continue
+            base = after.lineage.point
+            record = {"kind": "branch", "base": base, "by": "user"}
+            if isinstance(watched.log.append(record), Entry):
+                forgiven.append(Forgiven(label=_label(step, watched), base=base))
+            watched.is_stale = True
+    return tuple(forgiven)
 
 
-def _check_base(watched: Watched, base: int | None) -> None:
+def _check_base(view: JobView, step: StepView, watched: Watched, base: int | None) -> None:
     if base is None:
         return
     assert watched.view is not None
-    save = watched.view.lineage.save(base)
-    if save is None or save.is_pruned:
-        what = "was pruned" if save is not None else "does not exist"
-        raise CheckpointMissing(
-            f"checkpoint {base} of the task {what}", hint="See `perdure checkpoints JOB`."
-        )
+    label = _label(step, watched)
+    named_save(watched.view.lineage, base, label=label, job=view.document.job)
+
+
+def _label(step: StepView, watched: Watched) -> str:
+    return task_label(step.step.name, step.texts(watched.ref))
 
 
 def _suspend(view: JobView, step: StepView, watched: Watched) -> None:

@@ -203,9 +203,10 @@ def _start(task: TaskFacts, attempts: list[AttemptFacts]) -> str:
 
 
 def _choices(found: JobStatus, task: TaskFacts, attempts: list[AttemptFacts]) -> Iterator[str]:
-    """The lines by which a person chooses, for a task that is held or failed.
+    """The lines by which a person chooses, for a task that is held, failed, or is tried again.
 
-    While a failed one waits for its next try there is nothing to choose: only what it printed.
+    One that is tried again from its newest checkpoint needs no choice, only a look at what it
+    printed, and may be tried at once.
     """
     is_chosen_by_a_person = task.held or task.state == State.FAILED.value
     is_tried_again = task.state == State.PENDING.value and bool(attempts)
@@ -213,16 +214,16 @@ def _choices(found: JobStatus, task: TaskFacts, attempts: list[AttemptFacts]) ->
         return
     job = found.document.job
     yield f"perdure logs {job} {shlex.quote(task.key)}  # what it printed"
-    if not is_chosen_by_a_person:
-        return
-    if attempts and attempts[-1].cause == Cause.CONFLICT.value:
+    if is_chosen_by_a_person and attempts and attempts[-1].cause == Cause.CONFLICT.value:
         yield f"perdure resume {job} --overwrite  # what is there is renamed"
         yield f"perdure resume {job} --keep  # what is there stays, not as it was saved"
-    elif attempts and attempts[-1].cause == Cause.DELIVERY.value:
+    elif is_chosen_by_a_person and attempts and attempts[-1].cause == Cause.DELIVERY.value:
         yield f"perdure resume {job}  # once that is mended"
         yield from _take_out(job, task, attempts)
-    else:
-        yield f"perdure resume {job}  # the same again"
+    elif is_chosen_by_a_person or task.wait_seconds or task.choices:
+        yield f"perdure resume {job}  # at once, {_from(task)}; what failed before counts no more"
+    if not is_chosen_by_a_person and not task.choices:
+        return
     line = f"perdure resume {job} --task {shlex.quote(task.key)}"
     known = {one.sequence: one for attempt in attempts for one in attempt.checkpoints}
     for sequence in task.choices[:_SHOWN_CHOICES]:
@@ -241,6 +242,13 @@ def _take_out(job: str, task: TaskFacts, attempts: list[AttemptFacts]) -> Iterat
     if kept:
         name = shlex.quote(f"{job}/{task.key}@{max(kept)}")
         yield f"perdure checkpoint restore {name} --to DIR  # takes its files elsewhere"
+
+
+def _from(task: TaskFacts) -> str:
+    """From where a person's resume goes on."""
+    if task.state == State.PENDING.value:
+        return "from its newest good checkpoint" if task.choices or task.base else "anew"
+    return "from the beginning" if task.base is None else f"from checkpoint {task.base}"
 
 
 def _described(checkpoint: CheckpointFacts | None) -> str:

@@ -18,7 +18,7 @@ from perdure.policy.states import Counts
 
 #: Raised whenever the facts of one store are other facts, or an outline has other fields; what was
 #: cached before is then made anew.
-FACTS_VERSION = 2
+FACTS_VERSION = 3
 
 #: The kind of notes on what a job's checkpoints will need: one attempt of a launch has them.
 SPACE = "space"
@@ -103,9 +103,10 @@ class TaskFacts(Struct, frozen=True, kw_only=True):
     """A lineage about which there is more to say than that it is counted.
 
     Attributes:
-        base: the checkpoint that its next attempt starts from.
+        base: the checkpoint that its next attempt starts from: by itself, or when it is resumed.
         wait_seconds: its back-off, from the end of the last attempt.
-        choices: checkpoints that a person may choose, newest first, while it is held.
+        choices: checkpoints that a person may choose, newest first: while it is held, has failed,
+            or newer checkpoints than ``base`` are passed over.
         unusable: none of its checkpoints can be restored.
         notes: what is to be said about its next start.
     """

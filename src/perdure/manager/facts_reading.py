@@ -23,8 +23,8 @@ from perdure.manager.job_view import JobView
 from perdure.manager.labels import task_label
 from perdure.manager.positions import Positions, journal_mark, lineage_name
 from perdure.manager.step_view import StepView, Watched
-from perdure.policy.resuming import Held, Start
-from perdure.policy.states import Counts, State, waiting_status
+from perdure.policy.resuming import Failed, Held, ResumeDecision, Start
+from perdure.policy.states import Counts, State, Status, waiting_status
 from perdure.policy.stops import JOB, Scope, Stops
 from perdure.store.layout import LaunchId, StepKey, TaskKey
 from perdure.store.records.lineage import Claim, Lineage
@@ -163,7 +163,9 @@ class _Reading:
         status = step.status(watched, self._stops)
         named = self._named(step, watched.ref.task, step.texts(watched.ref))
         answer = watched.decision.answer
-        start = answer if isinstance(answer, Start) else None
+        # What waits for a person starts by a resume, which forgets what was tried in vain.
+        by_itself = status.state in (State.PENDING, State.RUNNING)
+        start = answer if isinstance(answer, Start) and by_itself else None
         return TaskFacts(
             step=named.step,
             task=named.task,
@@ -171,9 +173,9 @@ class _Reading:
             state=status.state.value,
             held=status.is_held,
             reason=status.reason,
-            base=start.base if start and status.state is not State.CANCELED else None,
+            base=step.next_base(watched, self._stops),
             wait_seconds=start.wait_seconds if start is not None else 0.0,
-            choices=answer.choices if isinstance(answer, Held) else (),
+            choices=_choices(answer, status),
             unusable=isinstance(answer, Held) and answer.is_unusable,
             notes=start.notes if start is not None else (),
         )
@@ -261,6 +263,17 @@ class _Reading:
     def _named(self, step: StepView, task: TaskKey, texts: dict[str, str]) -> Named:
         name = step.step.name
         return Named(step=name, task=task_label(name, texts), key=task)
+
+
+def _choices(answer: ResumeDecision, status: Status) -> tuple[int, ...]:
+    """What a person may choose from."""
+    match answer:
+        case Held() | Failed() if status.state in (State.SUSPENDED, State.FAILED):
+            return answer.choices
+        case Start() if status.state is State.PENDING:
+            return answer.choices
+        case _:
+            return ()
 
 
 def _order(attempt: AttemptFacts) -> tuple[bool, str, str, int]:

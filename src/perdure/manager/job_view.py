@@ -41,7 +41,7 @@ from perdure.template.requirements import HostRequirements
 from perdure.worker.host import is_gone
 from perdure.worker.job_records import JobRecords
 from perdure.worker.rules import rules_of
-from perdure.worker.ticker import fold_wishes
+from perdure.worker.ticker import fold_wishes, scope_of
 
 
 class ViewParts(Struct, frozen=True, kw_only=True):
@@ -86,6 +86,7 @@ class JobView:
             if step.index in chosen
         }
         self._gone: set[LaunchId] = set()
+        self._wishes_heard = 0
         #: Where a list is put here, what is read of tasks is added to it: for telling people.
         self.heard: list[JournalRecord] | None = None
 
@@ -105,9 +106,19 @@ class JobView:
         # Who has ended since its step's shares were read may have taken one in between.
         for step in at_work - self._steps_at_work():
             self.records.shares(step)
+        self._hear_resumes()
         for view in self.steps.values():
             view.sweep(self.has_ended)
             view.read_watched(self.has_ended)
+
+    def _hear_resumes(self) -> None:
+        """A person's resume may have put branches, which end back-offs, into lineages' logs."""
+        wishes = self.records.state.wishes
+        for wish in wishes[self._wishes_heard :]:
+            if wish.kind == "resume":
+                for view in self.steps.values():
+                    view.note_resume(scope_of(wish))
+        self._wishes_heard = len(wishes)
 
     def _steps_at_work(self) -> set[StepKey]:
         """Steps with a launch that is not known to have ended: only launches take shares."""

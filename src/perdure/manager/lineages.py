@@ -13,7 +13,7 @@ from msgspec import Struct
 from perdure.errors import CheckpointMissing
 from perdure.manager.job_view import JobView
 from perdure.manager.labels import task_label
-from perdure.manager.step_view import StepView
+from perdure.manager.step_view import StepView, Watched
 from perdure.store import layout
 from perdure.store.layout import JobId, StepKey, TaskKey
 from perdure.store.manifests.manifest import Manifest, with_digests
@@ -22,6 +22,8 @@ from perdure.store.records.job_log import TaskRef
 from perdure.store.records.lineage import Lineage, Save
 from perdure.store.records.log import Log
 from perdure.worker.job_records import LineageId
+
+_NONE = "It has no checkpoints."
 
 
 class StoredLineage(Struct, frozen=True, kw_only=True):
@@ -33,6 +35,7 @@ class StoredLineage(Struct, frozen=True, kw_only=True):
         packs: prefix of its packs.
     """
 
+    job: JobId
     step: StepKey
     task: TaskKey
     label: str
@@ -41,24 +44,13 @@ class StoredLineage(Struct, frozen=True, kw_only=True):
     lineage: Lineage
     packs: str
 
-    def save(self, sequence: int | None) -> Save:
-        """The checkpoint of that sequence; without one, that which the next attempt starts from.
+    def save(self, number: int | None) -> Save:
+        """The checkpoint with that number (None: it has none to go on from).
 
         Raises:
             CheckpointMissing: there is none, or it was pruned.
         """
-        number = sequence if sequence is not None else self.lineage.point
-        found = self.lineage.save(number) if number is not None else None
-        there = ", ".join(str(save.number) for save in self.lineage.saves if not save.is_pruned)
-        hint = f"There are: {there}." if there else "It has no checkpoints."
-        if found is None:
-            what = "no checkpoint to go on from" if number is None else f"no checkpoint {number}"
-            raise CheckpointMissing(f"{self.label} has {what}", hint=hint, task=self.task)
-        if found.is_pruned:
-            raise CheckpointMissing(
-                f"checkpoint {number} of {self.label} was pruned", hint=hint, task=self.task
-            )
-        return found
+        return named_save(self.lineage, number, label=self.label, job=self.job)
 
     def manifest(self, save: Save) -> Manifest:
         """The checkpoint's description, read anew and checked.
@@ -71,10 +63,55 @@ class StoredLineage(Struct, frozen=True, kw_only=True):
         return with_digests(decode_manifest(record.header, record.payload, name=name), save.digests)
 
 
+def named_save(lineage: Lineage, number: int | None, *, label: str, job: JobId) -> Save:
+    """The checkpoint of a lineage with that number (None: it has none to go on from).
+
+    Args:
+        lineage: whose checkpoint it is.
+        number: of the checkpoint.
+        label: what people call the task.
+        job: whose lineage it is.
+
+    Raises:
+        CheckpointMissing: there is none, or it was pruned; says which there are.
+    """
+    found = lineage.save(number) if number is not None else None
+    if found is not None and not found.is_pruned:
+        return found
+    there = ", ".join(str(save.number) for save in lineage.saves if not save.is_pruned)
+    hint = f"There are: {there}. See: perdure checkpoints {job}" if there else _NONE
+    if found is not None:
+        raise CheckpointMissing(f"checkpoint {number} of {label} was pruned", hint=hint)
+    what = "no checkpoint to go on from" if number is None else f"no checkpoint {number}"
+    raise CheckpointMissing(f"{label} has {what}", hint=hint)
+
+
 def next_base(view: JobView, stored: StoredLineage) -> int | None:
     """The checkpoint that the task's next attempt starts from; None where none ever begins."""
-    can_go_on = view.steps[stored.step].can_go_on(stored.task, view.stops)
-    return stored.lineage.point if can_go_on else None
+    step = view.steps[stored.step]
+    if stored.task in step.succeeded:
+        return None
+    return step.next_base(_glance(view, stored), view.stops)
+
+
+def meant_base(view: JobView, stored: StoredLineage) -> int | None:
+    """The checkpoint that a task's name means alone.
+
+    That which its next attempt starts from; of a task that never has one, its last.
+    """
+    base = next_base(view, stored)
+    return base if base is not None else stored.lineage.point
+
+
+def resumed_base(view: JobView, stored: StoredLineage) -> int | None:
+    """The checkpoint that a person's resume goes on from; of a task that is done, its last."""
+    step = view.steps[stored.step]
+    base = None if stored.task in step.succeeded else step.resumed_base(_glance(view, stored))
+    return base if base is not None else stored.lineage.point
+
+
+def _glance(view: JobView, stored: StoredLineage) -> Watched:
+    return view.steps[stored.step].glance(stored.ref, stored.log, stored.lineage)
 
 
 def read_lineage(view: JobView, step: StepView, ref: TaskRef) -> StoredLineage:
@@ -121,6 +158,7 @@ def _read(view: JobView, step: StepView, ref: TaskRef, texts: Mapping[str, str])
     if not log.read():
         log.look_beyond()
     return StoredLineage(
+        job=job,
         step=step.key,
         task=ref.task,
         label=task_label(step.step.name, texts),

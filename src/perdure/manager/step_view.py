@@ -21,11 +21,12 @@ from perdure.policy.states import Counts, State, Status, count, task_status, wai
 from perdure.policy.stops import Scope, Stops
 from perdure.store.layout import LaunchId, StepKey, TaskKey
 from perdure.store.records.job_log import TaskRef
+from perdure.store.records.lineage import Lineage
 from perdure.store.records.log import Log
 from perdure.template.outline import StepOutline
 from perdure.template.space import TaskParameters, task_key
 from perdure.worker.claiming import LineageView
-from perdure.worker.deciding import Decision, StepRules, current_values, decide
+from perdure.worker.deciding import Decision, StepRules, current_values, decide, resumed
 from perdure.worker.job_records import JobRecords, LineageId, Share
 from perdure.worker.shares import next_share, tasks_of
 
@@ -136,6 +137,11 @@ class StepView(Struct):
         if task in self.watched:
             self.watched[task].is_stale = True
 
+    def note_resume(self, scope: Scope) -> None:
+        """A person resumed what the scope covers."""
+        for task, watched in self.watched.items():
+            watched.is_stale = watched.is_stale or scope.covers(Scope(self.key, task))
+
     def ref_of(self, task: TaskKey, values: Mapping[str, str] | None) -> TaskRef:
         """The reference of a task by the values that its journal names."""
         space = self.step.space
@@ -196,20 +202,64 @@ class StepView(Struct):
             assert last.outcome is not None
             watched.last = AttemptState(last.outcome["state"])
             watched.ended_at = str(last.outcome.get("at", ""))
-        values = self._values(watched)
-        watched.decision = decide(watched.view, self.rules, values)
+        watched.decision = self._decide(watched.ref, watched.view)
         watched.is_stale = False
         for claim in lineage.claims:
             for piece in claim.split:
                 key = TaskKey(task_key(dict(piece)))
                 self.watch(TaskRef(task=key, values=dict(piece)))
 
-    def _values(self, watched: Watched) -> tuple[int, ...] | None:
+    def _decide(self, ref: TaskRef, view: LineageView) -> Decision:
+        return decide(view, self.rules, self._values(ref, view.lineage))
+
+    def _values(self, ref: TaskRef, lineage: Lineage) -> tuple[int, ...] | None:
         space = self.step.space
         if space.chunk is None:
             return None
+        return space.chunk_values(current_values(lineage) or self.texts(ref))
+
+    def glance(self, ref: TaskRef, log: Log, lineage: Lineage) -> Watched:
+        """A lineage as it is now, without watching it: its first attempt needs no decision yet."""
+        known = self.watched.get(ref.task)
+        if known is not None:
+            return known
+        of = LineageId(step=self.key, task=ref.task)
+        view = LineageView(lineage=lineage, past=self.records.known_past_claims(of, lineage.claims))
+        return Watched(
+            ref=ref,
+            log=log,
+            view=view,
+            decision=self._decide(ref, view),
+            is_running=ref.task in self.running,
+        )
+
+    def resumed(self, watched: Watched) -> LineageView:
+        """The lineage as a person's resume leaves it; its own view where that forgets nothing."""
         assert watched.view is not None
-        return space.chunk_values(current_values(watched.view.lineage) or self.texts(watched.ref))
+        assert watched.decision is not None
+        if watched.is_running:
+            return watched.view
+        return resumed(watched.view, watched.decision, self.rules)
+
+    def resumed_base(self, watched: Watched) -> int | None:
+        """The checkpoint that it goes on from when a person resumes it now."""
+        decision = self._decide(watched.ref, self.resumed(watched))
+        return decision.answer.base if isinstance(decision.answer, Start) else None
+
+    def next_base(self, watched: Watched, stops: Stops) -> int | None:
+        """The checkpoint that its next attempt starts from; None: the beginning, or there is none.
+
+        What waits for a person starts when that person resumes it.
+        """
+        match self.status(watched, stops).state:
+            case State.SUCCEEDED | State.CANCELED:
+                return None
+            case State.SUSPENDED | State.FAILED:
+                return self.resumed_base(watched)
+            case _:
+                assert watched.decision is not None
+                answer = watched.decision.answer
+                return answer.base if isinstance(answer, Start) else None
 
     def texts(self, ref: TaskRef) -> dict[str, str]:
         """The parameter values of a lineage as it was first formed."""
@@ -260,14 +310,6 @@ class StepView(Struct):
             decision=watched.decision.answer,
             stop=stops.stopped(Scope(self.key, watched.ref.task)),
         )
-
-    def can_go_on(self, task: TaskKey, stops: Stops) -> bool:
-        """Whether the task may have a next attempt: what succeeded or was canceled never does."""
-        watched = self.watched.get(task)
-        if watched is None:
-            return task not in self.succeeded
-        done = (State.SUCCEEDED, State.CANCELED)
-        return self.status(watched, stops).state not in done
 
     def counts(self, stops: Stops) -> Counts:
         """How many tasks are in which state."""

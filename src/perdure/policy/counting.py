@@ -102,6 +102,7 @@ class Tally(Struct, frozen=True, kw_only=True):
     Attributes:
         counted: attempts that count, since the last progress.
         by_point: the same by the point that they started from.
+        bases: the checkpoints of such a point that they started from: several may have its content.
         used: contents that were started from without progress since.
         not_started: attempts in a row that could not start.
         last: the last attempt that counts or could not start, for the reason.
@@ -110,6 +111,7 @@ class Tally(Struct, frozen=True, kw_only=True):
 
     counted: int = 0
     by_point: dict[Content | None, int] = field(default_factory=dict)
+    bases: dict[Content, frozenset[int]] = field(default_factory=dict)
     used: frozenset[Content] = frozenset()
     not_started: int = 0
     last: PastAttempt | None = None
@@ -145,11 +147,21 @@ def tally(history: History, limits: Limits = DEFAULT_LIMITS) -> Tally:
     return Tally(
         counted=len(counted),
         by_point=by_point,
+        bases=_bases(counted),
         used=frozenset(w.attempt.content for w in window if w.attempt.content is not None),
         not_started=len(streak),
         last=max(blamed, key=lambda attempt: attempt.number, default=None),
         tries=sum(_makes_wait(weighed, limits) for weighed in window),
     )
+
+
+def _bases(counted: list[PastAttempt]) -> dict[Content, frozenset[int]]:
+    """The checkpoints that attempts started from, by their content."""
+    found: dict[Content, set[int]] = {}
+    for attempt in counted:
+        if attempt.content is not None and attempt.base is not None:
+            found.setdefault(attempt.content, set()).add(attempt.base)
+    return {content: frozenset(bases) for content, bases in found.items()}
 
 
 def weigh(history: History) -> Iterator[Weighed]:

@@ -18,7 +18,7 @@ begins with onRun. A step without onCheckpointResume runs its remainder with onR
 Source: design of perdure, "Resuming"; docs/decisions/028, 029, 116.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 
 from msgspec import Struct
@@ -118,6 +118,7 @@ class Start(Struct, frozen=True, kw_only=True):
         split: values that become lineages of their own with this claim.
         wait_seconds: back-off, from the end of the last attempt.
         notes: what ``perdure why`` and status show at once.
+        choices: as of `Held`, where newer checkpoints of the branch are passed over.
     """
 
     action: Action
@@ -126,6 +127,7 @@ class Start(Struct, frozen=True, kw_only=True):
     split: tuple[Values, ...] = ()
     wait_seconds: float = 0.0
     notes: tuple[str, ...] = ()
+    choices: tuple[int, ...] = ()
 
 
 class Held(Struct, frozen=True, kw_only=True):
@@ -149,9 +151,15 @@ class Finished(Struct, frozen=True, kw_only=True):
 
 
 class Failed(Struct, frozen=True, kw_only=True):
-    """No further attempt starts by itself, and there is nothing to choose from."""
+    """No further attempt starts by itself.
+
+    Attributes:
+        reason: one sentence.
+        choices: as of `Held`, where a person resumes it all the same.
+    """
 
     reason: str
+    choices: tuple[int, ...] = ()
 
 
 ResumeDecision = Start | Held | Finished | Failed
@@ -165,7 +173,7 @@ def decide_resume(question: Question) -> ResumeDecision:
     counts = tally(question.history, question.limits)
     if held := _in_conflict(question):
         return held
-    if failed := _failed(counts, question.limits):
+    if failed := _failed(question, counts):
         return failed
     if remaining == ():
         return _only_deliver(question, counts)
@@ -182,7 +190,7 @@ def decide_resume(question: Question) -> ResumeDecision:
     for checkpoint in usable:
         if not counts.is_exhausted(checkpoint.content, question.limits):
             return _from_checkpoint(question, remaining, checkpoint, counts)
-    return _nothing_left(question, usable)
+    return _nothing_left(question, usable, counts)
 
 
 def remaining_values(question: Question) -> Values | None:
@@ -248,14 +256,17 @@ def _undelivered(question: Question) -> Held | None:
     return Held(reason=reason, choices=_choices(question))
 
 
-def _failed(counts: Tally, limits: Limits) -> Failed | None:
+def _failed(question: Question, counts: Tally) -> Failed | None:
     """Whether a limit that no choice of checkpoint changes is reached."""
-    why = _why(counts)
+    limits = question.limits
     if counts.not_started >= limits.not_started:
-        return Failed(reason=f"{counts.not_started} attempts in a row could not start{why}")
-    if counts.counted >= limits.since_progress:
-        return Failed(reason=f"{counts.counted} attempts failed since the last progress{why}")
-    return None
+        what = f"{counts.not_started} attempts in a row could not start"
+    elif counts.counted >= limits.since_progress:
+        what = f"{counts.counted} attempts failed since the last progress"
+    else:
+        return None
+    choices = _choices(question) if question.is_resumable else ()
+    return Failed(reason=f"{what}{_why(counts)}", choices=choices)
 
 
 def _why(counts: Tally) -> str:
@@ -332,6 +343,7 @@ def _from_checkpoint(
         split=split,
         wait_seconds=wait,
         notes=_notes(question, checkpoint, counts),
+        choices=_choices(question) if checkpoint != _branch(question)[0] else (),
     )
 
 
@@ -344,10 +356,18 @@ def _notes(question: Question, checkpoint: KnownCheckpoint, counts: Tally) -> tu
     ]
     if possible_error(counts, checkpoint.content):
         notes.append(
-            f"possible error: checkpoint {checkpoint.sequence} was started from before, and no"
+            f"possible error: {_started_from(checkpoint, counts)} was started from before, and no"
             " progress was made since"
         )
     return tuple(notes)
+
+
+def _started_from(checkpoint: KnownCheckpoint, counts: Tally) -> str:
+    """The checkpoint; or the content that it has in common with those that were started from."""
+    others = counts.bases.get(checkpoint.content, frozenset())
+    if not others or checkpoint.sequence in others:
+        return f"checkpoint {checkpoint.sequence}"
+    return f"the content of checkpoint {checkpoint.sequence}"
 
 
 def _why_not(checkpoint: KnownCheckpoint, question: Question, counts: Tally) -> str:
@@ -357,18 +377,39 @@ def _why_not(checkpoint: KnownCheckpoint, question: Question, counts: Tally) -> 
     if checkpoint.is_pruned:
         return "it was pruned"
     tries = counts.by_point.get(checkpoint.content, 0)
-    return f"{tries} attempts from it made no progress (limit {question.limits.per_point})"
+    vain = f"made no progress (limit {question.limits.per_point})"
+    others = counts.bases.get(checkpoint.content, frozenset()) - {checkpoint.sequence}
+    if not others:
+        return f"{_attempts(tries)} from it {vain}"
+    has_its_own = checkpoint.sequence in counts.bases[checkpoint.content]
+    also = " and from it" if has_its_own else ""
+    return (
+        f"it has the same content as {_named(others)}, from which{also} {_attempts(tries)} {vain}"
+    )
 
 
-def _nothing_left(question: Question, usable: tuple[KnownCheckpoint, ...]) -> Held:
+def _attempts(number: int) -> str:
+    return "1 attempt" if number == 1 else f"{number} attempts"
+
+
+def _named(sequences: Iterable[int]) -> str:
+    """Checkpoints, as people call them."""
+    listed = sorted(sequences)
+    word = "checkpoint" if len(listed) == 1 else "checkpoints"
+    return f"{word} {', '.join(str(sequence) for sequence in listed)}"
+
+
+def _nothing_left(question: Question, usable: tuple[KnownCheckpoint, ...], counts: Tally) -> Held:
     """There are checkpoints, and none may be started from without asking."""
     choices = _choices(question)
     if not usable:
         reason = "no checkpoint of it can be restored: all are damaged or pruned"
         return Held(reason=reason, choices=choices, is_unusable=not choices)
-    tried = ", ".join(str(checkpoint.sequence) for checkpoint in usable)
+    contents = {checkpoint.content for checkpoint in usable}
+    bases = {base for content in contents for base in counts.bases.get(content, ())}
+    tried = ", ".join(str(base) for base in sorted(bases, reverse=True))
     return Held(
-        reason=f"attempts from every checkpoint made no progress (tried: {tried})",
+        reason=f"attempts from every checkpoint made no progress (tried: {tried or 'none'})",
         choices=choices,
     )
 

@@ -3,17 +3,21 @@
 Pure. The kept values whose files lie in a checkpoint that the base was not made on top of (a newer
 one, or one of another branch) would be lost: they are given back and run again.
 
-Source: design 5, 6.
+A person's resume forgets what was tried in vain, and with it the reason for passing a checkpoint
+over: the lineage goes on from the newest good one (`resumed`).
+
+Source: design 5, 6; docs/decisions/145.
 """
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.clock import from_text
-from perdure.policy.counting import DEFAULT_LIMITS, History, Limits, PastAttempt
+from perdure.policy.counting import DEFAULT_LIMITS, History, Limits, PastAttempt, tally
 from perdure.policy.outcome import AttemptState, Cause
 from perdure.policy.resuming import (
     Action,
+    Finished,
     KnownCheckpoint,
     Question,
     ResumeDecision,
@@ -80,6 +84,41 @@ def decide(view: LineageView, rules: StepRules, values: Values | None) -> Decisi
         kept=question.kept,
         restores=_restored(answer, view) if isinstance(answer, Start) else None,
     )
+
+
+def resumed(view: LineageView, decision: Decision, rules: StepRules) -> LineageView:
+    """The lineage as a person's resume leaves it; itself where nothing is to be forgotten.
+
+    Args:
+        view: the lineage; nobody is at work on it.
+        decision: where it goes on from by itself.
+        rules: of its step.
+    """
+    match decision.answer:
+        case Finished():
+            return view
+        case Start() if tally(history(view), rules.limits).tries == 0:
+            return view
+    return replace(view, lineage=view.lineage.branched(_newest_good(view)))
+
+
+def _newest_good(view: LineageView) -> int | None:
+    """The checkpoint with the newest content that can be restored, of this branch.
+
+    What was saved anew on the way from an older checkpoint is no newer for that: contents are
+    ordered by when they were first saved. Nothing can be restored: the point, to be told so.
+    """
+    lineage = view.lineage
+    ours = lineage.since_branch()
+    first: dict[str, int] = {}
+    good: list[Save] = []
+    for save in lineage.saves:
+        if save.number in ours:
+            first.setdefault(save.content, save.number)
+            if not save.is_pruned and not _is_damaged(save, view.past):
+                good.append(save)
+    newest = max(good, key=lambda save: (first[save.content], save.number), default=None)
+    return newest.number if newest is not None else lineage.point
 
 
 def ask(

@@ -24,3 +24,25 @@ def test_a_save_for_which_there_is_no_room_is_told(what, is_told):
     view.refresh()
     news.tell()
     assert any("no space" in sentence for sentence in told) is is_told
+
+
+#: Right after the attempts of `looking_kit` have ended.
+NOW = 1795946700.0
+
+
+def test_what_waits_for_its_next_try_from_before_is_said_once():
+    made, told = HandMade(), []
+    values = {"Frame": "1", "Camera": "left,top"}
+    made.launch()
+    made.share(0, 0)
+    for attempt in (1, 2):
+        if attempt > 1:
+            made.claim(made.key(0), attempt)
+        made.begun(made.key(0), values, attempt=attempt)
+        made.ended(made.key(0), "FAILED", attempt=attempt, cause="exit", reason="exited with 1")
+    news = News(made.view(), Orders(), told.append)
+    news.tell_waiting(NOW)
+    name = "Render[Frame=1,Camera=left,top]"
+    assert told == [f"{name} is tried again in 10 s (attempt 2 FAILED: exited with 1)"]
+    news.tell_waiting(NOW + 60)
+    assert len(told) == 1, "it is due"

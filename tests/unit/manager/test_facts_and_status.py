@@ -12,9 +12,11 @@ from perdure.manager.explaining import explain_job, explain_task
 from perdure.manager.facts import from_json
 from perdure.manager.facts_reading import read_facts
 from perdure.manager.job_status import look, status_of
+from perdure.manager.lineages import meant_base, next_base, stored_lineages
 from perdure.manager.positions import is_current, positions_from_json
 from perdure.policy.states import State
 from perdure.store import layout
+from perdure.store.records.job_document import Options
 
 SECOND = "01jdxyz0000000000000000002"
 NOON = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
@@ -137,9 +139,8 @@ def test_what_was_canceled_has_no_next_start():
     (task,) = status(made).facts.tasks
     assert (task.state, task.base) == ("CANCELED", None)
     view = made.view()
-    step = view.steps[1]
-    assert not step.can_go_on(task.key, view.stops)
-    assert step.can_go_on(made.key(1), view.stops)
+    (stored,) = stored_lineages(view)
+    assert next_base(view, stored) is None
 
 
 def failed_thrice(made):
@@ -315,3 +316,64 @@ def test_pieces_split_off_by_a_claim_are_counted_at_once():
     described = {"attempt": 2, "launch": LAUNCH, "base": None, "values": {"Frame": "1-2"}}
     log.append({"kind": "claim", **described, "split": [{"Frame": "4-5"}]})
     assert status(made).to_json()["steps"][0]["tasks"]["total"] == 5
+
+
+def passed_over(made, ran=1.0):
+    """Task 0 saved twice; three attempts from its second checkpoint failed just now."""
+    key = made.key(0)
+    made.launch()
+    made.share(0, 0)
+    made.begun(key, VALUES)
+    made.save(key, "aa" * 32)
+    made.save(key, "bb" * 32)
+    made.ended(key, "FAILED", cause="exit", exit_code=1)
+    for attempt in (2, 3, 4):
+        made.claim(key, attempt, base=2)
+        made.begun(key, VALUES, attempt=attempt, action="onCheckpointResume", base=2)
+        made.ended(key, "FAILED", attempt=attempt, cause="exit", exit_code=1, ran=ran)
+    return key
+
+
+def bases(made):
+    """The next start of task 0 as `status` says it, and as `checkpoints` does."""
+    (task,) = status(made).facts.tasks
+    view = made.view()
+    (stored,) = stored_lineages(view)
+    assert meant_base(view, stored) == next_base(view, stored)
+    return task.base, next_base(view, stored)
+
+
+def test_every_command_says_the_same_of_the_next_start():
+    made = HandMade()
+    passed_over(made)
+    assert bases(made) == (1, 1)
+    made.record("suspend", scope={}, by="user")
+    assert bases(made) == (2, 2), "a person resumes it, and that forgets what failed"
+
+
+def test_a_first_attempt_under_way_would_go_on_from_its_newest():
+    made = HandMade()
+    made.launch()
+    made.share(0, 0)
+    made.begun(made.key(0), VALUES)
+    made.save(made.key(0), "aa" * 32)
+    (stored,) = stored_lineages(made.view())
+    assert next_base(made.view(), stored) == 1
+
+
+def test_choices_are_shown_where_newer_checkpoints_are_passed_over():
+    made = HandMade()
+    key = passed_over(made)
+    found = status(made)
+    (task,) = found.facts.tasks
+    assert (task.state, task.choices) == ("PENDING", (2, 1))
+    explanation = explain_task(found, task)
+    assert any(f"--task {key} --from 2" in line for line in explanation.commands)
+    assert any(sentence.startswith("checkpoint 2 is passed") for sentence in explanation.sentences)
+
+
+def test_a_failed_task_shows_its_choices():
+    made = HandMade(document={"options": Options(limits={"since_progress": 3})})
+    passed_over(made)
+    (task,) = status(made).facts.tasks
+    assert (task.state, task.choices, task.base) == ("FAILED", (2, 1), 2)

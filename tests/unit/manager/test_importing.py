@@ -280,7 +280,7 @@ def test_files_outside_are_not_taken_and_that_is_said(outside, target, tmp_path)
     assert len(done.left_out) == 1
     assert "result" in done.left_out[0]
     _, _, stored = target.at()
-    assert {root.path for root in stored.manifest(stored.save(None)).roots} == {""}
+    assert {root.path for root in stored.manifest(stored.save(stored.lineage.point)).roots} == {""}
 
 
 def test_a_save_whose_file_lay_outside_cannot_be_imported(outside, target, tmp_path):

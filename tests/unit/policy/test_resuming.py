@@ -33,7 +33,9 @@ def past(*attempts, **marks):
 
 
 def failed(content=None):
-    return {"state": S.FAILED, "cause": Cause.EXIT, "content": content, "reason": "exited with 1"}
+    base = int(content[1:]) if content is not None else None
+    cause = {"cause": Cause.EXIT, "reason": "exited with 1"}
+    return {"state": S.FAILED, "content": content, "base": base, **cause}
 
 
 def known(*sequences, **more):
@@ -62,6 +64,27 @@ def test_work_whose_files_could_not_be_delivered_is_not_done_again_by_itself():
     assert decide_resume(resumed) == Start(action=RESUME, base=3)
     nothing_saved = decide_resume(Question(history=past({**undelivered, "content": None})))
     assert isinstance(nothing_saved, Held)
+
+
+def test_a_checkpoint_that_nobody_started_from_is_said_to_have_the_content_of_another():
+    """An attempt from 3 saved the content of 4 again, as 9."""
+    again = KnownCheckpoint(sequence=9, content="c4")
+    history = past(*[failed("c4")] * 3, failed("c3"))
+    decision = decide_resume(Question(history=history, checkpoints=(*known(3), again), point=9))
+    assert decision.base == 3
+    passed_over, _possible_error = decision.notes
+    assert passed_over == (
+        "checkpoint 9 is passed over: it has the same content as checkpoint 4, from which"
+        " 3 attempts made no progress (limit 3)"
+    )
+    assert decision.choices == (9, 3)
+
+
+def test_held_after_all_were_tried_names_those_that_were_started_from():
+    again = KnownCheckpoint(sequence=9, content="c4")
+    held = decide_resume(Question(history=past(*[failed("c4")] * 3), checkpoints=(again,), point=9))
+    assert held.reason == "attempts from every checkpoint made no progress (tried: 4)"
+    assert held.choices == (9,)
 
 
 def test_a_first_attempt_runs():
@@ -188,7 +211,8 @@ def test_ten_since_the_last_progress_fail_whatever_the_points():
     attempts = [failed(f"c{n}") for n in range(10)]
     question = Question(history=past(*attempts), checkpoints=known(*range(1, 12)), point=11)
     assert decide_resume(question) == Failed(
-        reason="10 attempts failed since the last progress: exited with 1"
+        reason="10 attempts failed since the last progress: exited with 1",
+        choices=tuple(range(11, 0, -1)),
     )
     fewer = Question(history=past(*attempts[:9]), checkpoints=known(*range(1, 12)), point=11)
     assert isinstance(decide_resume(fewer), Start)
@@ -198,7 +222,7 @@ def test_three_that_could_not_start_fail_with_their_reason():
     attempt = {"state": S.NOT_STARTED, "cause": Cause.ENTER, "reason": "no licence"}
     question = Question(history=past(*[attempt] * 3), checkpoints=known(1), point=1)
     assert decide_resume(question) == Failed(
-        reason="3 attempts in a row could not start: no licence"
+        reason="3 attempts in a row could not start: no licence", choices=(1,)
     )
 
 

@@ -15,6 +15,7 @@ from perdure.worker.deciding import (
     is_resume,
     kept_values,
     next_attempt,
+    resumed,
 )
 from perdure.worker.job_records import PastClaim
 
@@ -211,3 +212,61 @@ def test_values_are_those_of_the_last_claim_that_split():
 def test_a_value_kept_twice_lives_with_the_later_checkpoint():
     made = view(claim(2), accounts=[account(kept={1: 3}), account(kept={1: 5, 2: None})])
     assert kept_values(made.past) == {1: 5, 2: None}
+
+
+def failed_on(*bases, records=()):
+    """Attempts that failed, each from one of these checkpoints, after a first one that saved."""
+    saves = [save(content="a"), save(content="b"), save(content="c"), *records]
+    claims = [claim(attempt, base=base) for attempt, base in enumerate(bases, 2)]
+    ended = [account("FAILED", action="onCheckpointResume") for _ in bases]
+    return view(*saves, *claims, accounts=(account("FAILED"), *ended))
+
+
+def resumed_base(found, rules=RESUMABLE):
+    """Where the lineage goes on from by itself, and when a person resumes it."""
+    before = decide(found, rules, None)
+    after = decide(resumed(found, before, rules), rules, None)
+    return getattr(before.answer, "base", None), after.answer.base
+
+
+def test_a_persons_resume_goes_on_from_the_newest_checkpoint_although_it_was_passed_over():
+    found = failed_on(3, 3, 3, 2, 2, 2)
+    assert resumed_base(found) == (1, 3)
+    answer = decide(resumed(found, decide(found, RESUMABLE, None), RESUMABLE), RESUMABLE, None)
+    assert answer.answer.wait_seconds == 0.0
+
+
+def test_of_what_was_saved_again_on_the_way_only_new_content_is_newer():
+    """The attempt from 2 saved c again; the one from 1 had only come to b when it failed."""
+    found = view(
+        *(save(content="a"), save(content="b"), save(content="c")),
+        claim(2, base=2),
+        save(claim=4, content="c"),
+        claim(3, base=1),
+        save(claim=6, content="b"),
+        accounts=(
+            account("FAILED"),
+            *[account("FAILED", action="onCheckpointResume", ran=10.0)] * 2,
+        ),
+    )
+    assert resumed_base(found)[1] == 5
+
+
+def test_what_a_person_left_by_going_back_is_not_come_back_to():
+    found = failed_on(2, 2, 2, records=({"kind": "branch", "base": 2, "by": "user"},))
+    assert resumed_base(found) == (1, 2)
+
+
+def test_a_resume_forgets_nothing_where_nothing_was_tried_in_vain():
+    found = view(save(content="a"), accounts=(account("SUSPENDED", by="user"),))
+    assert resumed(found, decide(found, RESUMABLE, None), RESUMABLE) is found
+
+
+def test_a_damaged_checkpoint_is_passed_over_by_a_resume_too():
+    found = view(
+        save(content="a"),
+        save(content="b"),
+        claim(2, base=2),
+        accounts=(account("FAILED"), account("FAILED", cause=Cause.NOT_VERIFIED.value)),
+    )
+    assert resumed_base(found)[1] == 1

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perdure.store.layout import LaunchId
 from perdure.store.records.log import Entry
@@ -24,6 +25,7 @@ class Claim(Struct, frozen=True, kw_only=True):
         at: when, for people, and for which files outside are the lineage's.
         values: the parameter values that the attempt runs; None: the lineage's own.
         split: parameter values that became lineages of their own with this claim.
+        left: the point before it; not its base where that was passed over.
         is_housekeeping: nothing runs by it: it only ends the right of earlier holders to add saves,
             so that the lineage may be pruned. It is over as soon as it is there.
     """
@@ -35,6 +37,7 @@ class Claim(Struct, frozen=True, kw_only=True):
     base: int | None = None
     values: Mapping[str, str] | None = None
     split: tuple[Mapping[str, str], ...] = ()
+    left: int | None = None
     is_housekeeping: bool = False
 
 
@@ -106,6 +109,28 @@ class Lineage(Struct, frozen=True, kw_only=True):
         """
         return _ancestry(number, {save.number: save.parent for save in self.saves})
 
+    def since_branch(self) -> frozenset[int]:
+        """What leads to the point, or did before a claim passed it over, since the last branch.
+
+        All of it is of the lineage's own right; what a person left by going back is not among it.
+        """
+        last = self.branches[-1].number if self.branches else -1
+        left = (claim.left for claim in self.claims if claim.number > last)
+        return frozenset(n for tip in (self.point, *left) for n in self.ancestry(tip))
+
+    def branched(self, base: int | None) -> "Lineage":
+        """The lineage as a branch record put now would leave it."""
+        chain = self.ancestry(base)
+        branch = Branch(number=self.last + 1, base=base, by="user", left=self.point)
+        return replace(
+            self,
+            saves=tuple(replace(save, is_void=save.number not in chain) for save in self.saves),
+            branches=(*self.branches, branch),
+            owner=None,
+            point=base,
+            last=branch.number,
+        )
+
 
 class _Fold:
     """The state while folding; one method a kind."""
@@ -132,6 +157,7 @@ class _Fold:
             base=header.get("base"),
             values=header.get("values"),
             split=tuple(header.get("split", ())),
+            left=self.point,
             is_housekeeping=bool(header.get("housekeeping", False)),
         )
         if not claim.is_housekeeping:
