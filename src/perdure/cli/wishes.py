@@ -1,16 +1,23 @@
 """``perdure suspend`` and ``perdure cancel``: a wish goes into the job's log; workers see it."""
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from perdure.cli.places import json_option, places, where_options
 from perdure.cli.pointing import pointed
 
+if TYPE_CHECKING:
+    from perdure.manager.job_view import JobView
+
 _STEP = click.option("--step", metavar="S", help="Only this step.")
 _TASK = click.option("--task", metavar="T", help="Only this task: Step[Frame=12], or its key.")
-_NOW = click.option("--now", is_flag=True, help="Without notice: at the last checkpoint.")
+_NOW = click.option(
+    "--now",
+    is_flag=True,
+    help="Kill the tasks without asking them to save: what they saved before stays.",
+)
 
 
 @click.command()
@@ -47,24 +54,36 @@ def _wish(kind: str, given: dict[str, Any]) -> int:
     view = opened.view
     scope = scope_of(view, given["step"], given["task"])
     record = {"kind": kind, "scope": scope, "by": "user", "now": given["now"]}
-    settled = view.settled(None)
-    if settled is None:
+    why_not = _nothing_to_stop(view, kind, scope)
+    if not why_not:
         while not view.records.append(record):
             pass
-        if kind == "suspend" and not scope:  # cancels are read by the workers within a second
+        # A signal asks to save first. Other wishes are read by the workers within a second.
+        if kind == "suspend" and not scope and not given["now"]:
             interrupt_workers(view, opened.engine, by_person=True)
         turn_if_unmanaged(opened)
-    said = "nothing is left to stop" if settled is not None else f"{kind} is recorded"
     if given["as_json"]:
-        click.echo(json.dumps({"job": view.document.job, "recorded": settled is None}))
-    else:
-        click.echo(pointed(f"{view.document.job}: {said}" + _next(kind, settled is None, view)))
+        click.echo(json.dumps({"job": view.document.job, "recorded": not why_not}))
+        return 0
+    said = f"nothing is left to stop; {why_not}" if why_not else f"{kind} is recorded"
+    goes_on = kind == "suspend" and view.settled(None) is None
+    later = f"; it goes on with: perdure resume {view.document.job}" if goes_on else ""
+    click.echo(pointed(f"{view.document.job}: {said}{later}"))
     return 0
 
 
-def _next(kind: str, recorded: bool, view: Any) -> str:  # noqa: FBT001 - one word of a sentence
-    if not recorded:
-        return f"; the job is {view.settled(None).value}"
-    if kind == "suspend":
-        return f"; it goes on with: perdure resume {view.document.job}"
-    return ""
+def _nothing_to_stop(view: "JobView", kind: str, scope: dict[str, Any]) -> str:
+    """Why the wish would change nothing; "" where it would."""
+    from perdure.policy.outcome import By
+    from perdure.policy.stops import Scope
+
+    settled = view.settled(None)
+    if settled is not None:
+        return f"the job is {settled.value}"
+    meant = Scope(scope.get("step"), scope.get("task"))
+    stop = view.stops.stopped(meant)
+    if kind != "suspend" or stop is None or stop.by is not By.USER:
+        return ""
+    if any(step.is_at_work(meant) for step in view.steps.values()):
+        return ""
+    return f"{'it' if scope else 'the job'} is suspended already"

@@ -311,6 +311,11 @@ class StepView(Struct):
             stop=stops.stopped(Scope(self.key, watched.ref.task)),
         )
 
+    def is_at_work(self, scope: Scope) -> bool:
+        """Whether an attempt that the scope covers is under way."""
+        running = [task for task, watched in self.watched.items() if watched.is_running]
+        return any(scope.covers(Scope(self.key, task)) for task in (*self.running, *running))
+
     def counts(self, stops: Stops) -> Counts:
         """How many tasks are in which state."""
         statuses = [self.status(watched, stops) for watched in self.watched.values()]

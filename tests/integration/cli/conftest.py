@@ -139,6 +139,12 @@ def failed(tmp_path_factory):
 
 
 @pytest.fixture
+def saver():
+    """The template of a job that saves twice, and once more when it is asked."""
+    return SAVER
+
+
+@pytest.fixture
 def shell(tmp_path):
     """A command line of the test's own."""
     return Shell(tmp_path)
