@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,6 +30,9 @@ from perdure.policy.stops import JOB
 from perdure.store.records.job_document import JobDocument
 from perdure.worker.loading import load
 from perdure.worker.task_environment import missing_secrets
+
+if TYPE_CHECKING:
+    from perdure.manager.job_status import JobStatus
 
 #: How often new output is shown.
 _SHOW_SECONDS = 0.05
@@ -167,18 +170,33 @@ def _show_result(status: Status | None, view: JobView, shown: Shown) -> None:
         counts = step.counts(view.stops)
         print(f"Step: {step.step.name}: {counts.succeeded} of {counts.total} tasks succeeded")
     print(flush=True)
-    if status is None or not status.state.is_final:
+    if status is not None and status.is_held:
+        print("It is held until you choose one of:")
+        for line in _choices(view):
+            print(pointed(f"  {line}"), flush=True)
+    elif status is None or not status.state.is_final:
         print(pointed(f"It goes on with:  perdure resume {document.job}"), flush=True)
     if status is not None and (status.is_held or status.state in (State.FAILED, State.CANCELED)):
         print(pointed(f"See why:  perdure why {document.job}"), flush=True)
 
 
+def _choices(view: JobView) -> tuple[str, ...]:
+    """The lines that choose, for a job that is held."""
+    from perdure.manager.explaining import choosing_commands
+
+    return choosing_commands(_found(view))
+
+
 def result(status: Status | None, view: JobView) -> dict[str, Any]:
     """The object that ``--json`` prints: what `status JOB --json` prints."""
+    found = _found(view).to_json()
+    return found if status is None else {**found, "state": status.state.value}
+
+
+def _found(view: JobView) -> "JobStatus":
+    """What `status JOB` shows now."""
     from perdure.manager.facts_reading import read_facts
     from perdure.manager.job_status import status_now
 
     facts, _ = read_facts(view)
-    now = SystemClock().now()
-    found = status_now(view.records.driver, view.document, facts, now).to_json()
-    return found if status is None else {**found, "state": status.state.value}
+    return status_now(view.records.driver, view.document, facts, SystemClock().now())

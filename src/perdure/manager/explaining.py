@@ -121,6 +121,15 @@ def explain_task(found: JobStatus, task: TaskFacts) -> Explanation:
     )
 
 
+def choosing_commands(found: JobStatus) -> tuple[str, ...]:
+    """The lines by which a person goes on with a job that is held: of the first held task."""
+    held = next((task for task in found.facts.tasks if task.held), None)
+    if held is None:
+        return ()
+    attempts = [one for one in found.facts.attempts if one.key == held.key]
+    return tuple(_choices(found, held, attempts))
+
+
 def explain_counted(
     label: str, key: str, state: str, attempts: Iterable[AttemptFacts]
 ) -> Explanation:

@@ -1,5 +1,6 @@
 """A person resumes what failed: at once, from the newest good checkpoint, and told so."""
 
+import re
 import signal
 
 import pytest
@@ -77,7 +78,10 @@ def test_a_mended_program_goes_on_from_its_newest_checkpoint(failing):
 def test_what_fails_again_is_held_again(failing):
     limits = ("--limit", "back_off_seconds=0", "--limit", "per_point=1")
     failing(*failing.line, *limits, expect=75)
-    failing("resume", "last", expect=75)
+    done = failing("resume", "last", expect=75)
+    listed = [line.strip() for line in done.stdout.partition("choose one of:\n")[2].splitlines()]
+    assert any(re.search(r"--task \w+ --from start", line) for line in listed)
+    assert "It goes on with" not in done.stdout
     assert failing.json("status", "last")["held"]
 
 
@@ -100,3 +104,44 @@ def test_a_checkpoint_that_is_not_there_is_answered_with_those_that_are(suspende
     done = suspended("resume", "last", "--task", "Work", "--from", "7", expect=3)
     assert "Work[Frame=12] has no checkpoint 7" in done.stderr
     assert f"There are: 1, 2, 3. See: perdure checkpoints {suspended.job}" in done.stderr
+
+
+CONFLICT = """
+specificationVersion: jobtemplate-2023-09
+extensions: [CHECKPOINT]
+name: Conflict
+parameterDefinitions:
+- {name: Folder, type: PATH, objectType: DIRECTORY, dataFlow: OUT}
+steps:
+- name: Work
+  script:
+    actions:
+      onRun:
+        command: bash
+        args: ["{{Task.File.Work}}", "{{Param.Folder}}/result"]
+        checkpointCancelation: {mode: NOTIFY_THEN_TERMINATE, signalToNotify: SIGUSR1}
+      onCheckpointResume: {command: "true"}
+    embeddedFiles:
+    - name: Work
+      type: TEXT
+      data: |
+        trap 'exit 1' USR1
+        echo one > "$1"
+        echo "openjd_checkpoint_files: {\\"files\\": [\\"$1\\"]}"
+        echo 'openjd_checkpoint_save: {"state": "1"}'
+        until [ -s "$PERDURE_COMMIT_FILE" ]; do sleep 0.05; done
+        echo committed
+        while true; do sleep 0.05; done
+"""
+
+
+def test_a_job_that_files_are_in_the_way_of_ends_with_the_lines_that_decide(shell):
+    shell.suspended_at("committed", "run", shell.template(CONFLICT), "-p", f"Folder={shell.folder}")
+    (shell.folder / "result").write_text("mine")
+    done = shell("resume", "last", expect=3)
+    job = shell.json("status", "last")["job"]
+    listed = done.stdout.partition("choose one of:\n")[2]
+    assert f"perdure resume {job} --overwrite" in listed
+    assert f"perdure resume {job} --keep" in listed
+    shell("resume", "last", "--keep")
+    assert (shell.folder / "result").read_text() == "mine"
