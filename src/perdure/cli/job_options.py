@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from msgspec.structs import asdict
 
 from perdure.cli.places import Places
 from perdure.errors import TemplateError, UsageError
-from perdure.policy.counting import Limits
+from perdure.policy.counting import DEFAULT_LIMITS, Limits
 from perdure.store.records.job_document import (
     JobDocument,
     Options,
@@ -142,8 +143,9 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "limits",
         multiple=True,
         metavar="[STEP:]NAME=NUMBER",
-        help="What counts against a task: per_point, since_progress, not_started, "
-        "back_off_seconds, back_off_cap_seconds, quick_seconds.",
+        help="How often a task that fails is tried again. NAME, with its default: "
+        + ", ".join(f"{name} ({value:g})" for name, value in asdict(DEFAULT_LIMITS).items())
+        + ".",
     ),
     click.option(
         "--keep-last",

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import click
 import pytest
+from msgspec.structs import asdict
 
 from perdure import errors
 from perdure.cli import exits, failing
 from perdure.cli.commands import _COMMANDS
+from perdure.policy.counting import DEFAULT_LIMITS
 
 DOC = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
 #: Their keys are names that people chose, or are described in words.
@@ -156,6 +158,14 @@ def test_every_command_and_option_is_documented(name):
         if isinstance(parameter, click.Option) and not parameter.hidden:
             for option in (*parameter.opts, *parameter.secondary_opts):
                 assert option in shared or re.search(rf"{re.escape(option)}\b", DOC), option
+
+
+def test_every_limit_is_documented_with_its_default():
+    listed = dict(re.findall(r"^\| `(\w+)` \| ([\d.]+) \|", DOC, re.MULTILINE))
+    defaults = {name: f"{value:g}" for name, value in asdict(DEFAULT_LIMITS).items()}
+    assert listed == defaults
+    (option,) = (one for one in ALL["run"].params if one.name == "limits")
+    assert all(f"{name} ({value})" in option.help for name, value in defaults.items())
 
 
 def test_every_exit_code_is_documented():

@@ -152,3 +152,16 @@ def test_the_second_use_of_a_content_is_a_possible_error():
     assert not possible_error(counts, None)
     progressed = tally(history({**SUSPENDED, "content": "x", "kept": 1}))
     assert not possible_error(progressed, "x")
+
+
+def test_what_is_saved_again_on_the_way_is_no_progress_however_long_it_took():
+    """An error at the end: each attempt from an older checkpoint saves the same contents again."""
+    first = {**FAILED, "saved": ("a", "b", "c"), "ran_seconds": 300.0}
+    from_c = {**FAILED, "content": "c"}
+    from_b = {**FAILED, "content": "b", "saved": ("c",), "ran_seconds": 400.0}
+    from_a = {**FAILED, "content": "a", "saved": ("b", "c"), "ran_seconds": 900.0}
+    rows = [first, *[from_c] * 3, *[from_b] * 3, *[from_a] * 3]
+    found = tally(history(*rows))
+    assert (found.counted, found.by_point) == (9, {"c": 3, "b": 3, "a": 3})
+    waits = [back_off_seconds(tally(history(*rows[:n]))) for n in range(1, 11)]
+    assert waits == [0, 5, 10, 20, 40, 80, 160, 320, 600, 600]
