@@ -91,10 +91,10 @@ def _label(step: StepView, task: TaskKey) -> str:
 
 def _is_told(step: StepView, task: TaskKey, fields: Mapping[str, Any]) -> bool:
     """Whether an end is news: it went wrong, or the next attempt has to wait for it."""
-    if fields["state"] in _GONE_WRONG:
-        return True
+    if fields["state"] != AttemptState.SUSPENDED.value or fields.get("by") == "user":
+        return fields["state"] in _GONE_WRONG
     answer = _answer(step, task)
-    return isinstance(answer, Start) and answer.wait_seconds > 0 and fields.get("by") != "user"
+    return isinstance(answer, Start) and answer.wait_seconds > 0
 
 
 def _how_it_ended(step: StepView, task: TaskKey) -> str:

@@ -83,7 +83,7 @@ def tell_forgiven(forgiven: Sequence[Forgiven]) -> None:
     """Say which tasks begin anew to count, and from where they go on."""
     for task in forgiven[:_TOLD_TASKS]:
         start = "the beginning" if task.base is None else f"checkpoint {task.base}"
-        _say(f"{task.label}: what failed before counts no more; it goes on from {start}")
+        _say(f"{task.label}: what was tried before counts no more; it goes on from {start}")
     if len(forgiven) > _TOLD_TASKS:
         _say(f"and so do {len(forgiven) - _TOLD_TASKS} more tasks")
 

@@ -256,7 +256,7 @@ def _take_out(job: str, task: TaskFacts, attempts: list[AttemptFacts]) -> Iterat
 def _from(task: TaskFacts) -> str:
     """From where a person's resume goes on."""
     if task.state == State.PENDING.value:
-        return "from its newest good checkpoint" if task.choices or task.base else "anew"
+        return "from its newest good checkpoint" if task.base is not None else "from the beginning"
     return "from the beginning" if task.base is None else f"from checkpoint {task.base}"
 
 

@@ -46,3 +46,20 @@ def test_what_waits_for_its_next_try_from_before_is_said_once():
     assert told == [f"{name} is tried again in 10 s (attempt 2 FAILED: exited with 1)"]
     news.tell_waiting(NOW + 60)
     assert len(told) == 1, "it is due"
+
+
+@pytest.mark.parametrize(("by", "is_told"), [("host", True), ("user", False)])
+def test_an_end_that_the_next_attempt_waits_for_is_told(by, is_told):
+    made, told = HandMade(), []
+    made.launch()
+    made.share(0, 0)
+    made.begun(made.key(0), {"Frame": "1", "Camera": "left,top"})
+    view = made.view()
+    news = News(view, Orders(), told.append)
+    news.listen()
+    made.ended(made.key(0), "SUSPENDED", by=by, ran=1.0, reason="stopped")
+    view.refresh()
+    news.tell()
+    assert (
+        any("attempt 1 SUSPENDED: stopped; it is tried again in 5 s" in s for s in told) is is_told
+    )
