@@ -23,7 +23,7 @@ from perdure.store.layout import JobId
 from perdure.store.records.job_document import JobDocument
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
 #: How often a job is looked at while it is waited for, where looking is cheap.
 _LOOK_SECONDS = 0.25
@@ -213,6 +213,8 @@ def _manager_line(found: JobStatus) -> str:
     manager = found.now.manager
     if manager is None:
         return "Manager: none"
+    if manager["state"] == "gone" and not found.goes_on:
+        return "Manager: none"  # it is not missed: there are no turns to make
     how = {"alive": "", "gone": " is gone", "unknown": " (another host)"}[manager["state"]]
     return f"Manager: process {manager['pid']} on {plain(str(manager['host']))}{how}"
 
@@ -254,10 +256,17 @@ def _running_row(out: "Console", attempt: AttemptFacts) -> tuple[Any, ...]:
         plain(attempt.task),
         str(attempt.number),
         "start" if attempt.resumed_from is None else f"@{attempt.resumed_from}",
-        "" if attempt.progress is None else bar(out, attempt.progress, 100.0),
+        _progress(out, attempt),
         moment(attempt.last_checkpoint_at) or "none",
         plain(attempt.reason or attempt.status or ""),
     )
+
+
+def _progress(out: "Console", attempt: AttemptFacts | None) -> "RenderableType":
+    """How far it is, or was when it was heard last."""
+    if attempt is None or attempt.progress is None:
+        return ""
+    return bar(out, attempt.progress, 100.0)
 
 
 def _show_tasks(out: "Console", found: JobStatus) -> None:
@@ -270,13 +279,14 @@ def _show_tasks(out: "Console", found: JobStatus) -> None:
     out.print()
     show_table(
         out,
-        ("TASK", "STATE", "ATTEMPTS", "NEXT FROM", "WHY"),
+        ("TASK", "STATE", "ATTEMPTS", "NEXT FROM", "PROGRESS", "WHY"),
         [
             (
                 plain(task.task),
                 styled_state(task.state, held=task.held),
                 str(last[task.key].number) if task.key in last else "0",
                 "" if task.base is None else f"@{task.base}",
+                _progress(out, last.get(task.key)),
                 plain(task.reason or (last[task.key].reason if task.key in last else "")),
             )
             for task in tasks[:_SHOWN_TASKS]

@@ -80,6 +80,8 @@ def _end(account: AttemptAccount, *, is_ended: bool) -> dict[str, Any]:
         reason = _LOST if has_begun else _NEVER_BEGUN
         if account.trouble:
             reason = f"its worker ended of an error: {account.trouble}"
+    # Journals of before said `unknown` also of attempts whose program never ran.
+    has_run = state != AttemptState.NOT_STARTED.value
     return {
         "ended_at": found.get("at"),
         "outcome": state,
@@ -87,8 +89,10 @@ def _end(account: AttemptAccount, *, is_ended: bool) -> dict[str, Any]:
         "cause": found.get("cause"),
         "reason": reason,
         "exit_code": found.get("exit_code"),
-        "resume_status": found.get("resume_status"),
+        "resume_status": found.get("resume_status") if has_run else None,
         "saves": dict(found.get("saves") or {}),
+        "progress": found.get("progress"),
+        "status": found.get("status"),
     }
 
 

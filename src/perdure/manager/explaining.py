@@ -20,6 +20,9 @@ from perdure.template.ranges import range_text
 EXPLAINED_TASKS = 20
 _SHOWN_CHOICES = 5
 _FAILED = AttemptState.FAILED.value
+#: How attempts end that are worth a word also while their task is tried again.
+_GONE_WRONG = (_FAILED, AttemptState.LOST.value, AttemptState.NOT_STARTED.value)
+_QUIET = (State.SUCCEEDED.value, State.RUNNING.value)
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
@@ -51,8 +54,7 @@ def explain_job(found: JobStatus) -> Iterator[Explanation]:
         if sentences:
             state = step.status.state.value
             yield Explanation(about=f"Step {step.facts.name}", state=state, sentences=sentences)
-    quiet = (State.SUCCEEDED.value, State.RUNNING.value)
-    tasks = [task for task in found.facts.tasks if task.state not in quiet]
+    tasks = _explained(found.facts)
     for task in tasks[:EXPLAINED_TASKS]:
         yield explain_task(found, task)
     more = max(0, len(tasks) - EXPLAINED_TASKS) + found.facts.tasks_left_out
@@ -60,6 +62,14 @@ def explain_job(found: JobStatus) -> Iterator[Explanation]:
         yield Explanation(
             about=f"{more} more tasks", state="", sentences=("ask for one by its name or key",)
         )
+
+
+def _explained(facts: JobFacts) -> list[TaskFacts]:
+    """The tasks about which there is something to explain: last those that are tried again now."""
+    troubled = {one.key for one in facts.attempts if one.outcome in _GONE_WRONG}
+    waiting = [one for one in facts.tasks if one.state not in _QUIET]
+    running = [one for one in facts.tasks if one.state == State.RUNNING.value]
+    return [*waiting, *(one for one in running if one.key in troubled)]
 
 
 def _job_sentences(found: JobStatus) -> Iterator[str]:
@@ -83,7 +93,7 @@ def _job_commands(found: JobStatus) -> Iterator[str]:
     match found.status.state:
         case State.SUSPENDED if not found.status.is_held:
             yield f"perdure resume {job}"
-        case State.PENDING | State.RUNNING if not found.is_worked_on:
+        case State.PENDING | State.RUNNING if not found.has_manager:
             yield f"perdure resume {job}"
         case State.FAILED:
             yield f"perdure resume {job}"
@@ -167,11 +177,19 @@ def _attempt_sentences(attempt: AttemptFacts, *, has_kept: bool) -> Iterator[str
         yield f"{head}: {attempt.outcome}{by}: {attempt.reason}"
     if attempt.resume_status is not None:
         yield f"  the program says about the checkpoint: {attempt.resume_status}"
+    if words := _words(attempt):
+        yield f"  it {'says' if attempt.outcome is None else 'said last'}: {words}"
     if attempt.kept:
         yield f"  complete and never run again: {range_text(attempt.kept)}"
     yield from _save_sentences(attempt)
     for note in attempt.notes:
         yield f"  {note['what']}: {note['text']}"
+
+
+def _words(attempt: AttemptFacts) -> str:
+    """What the task says of how far it is, or said last; "" where it said nothing."""
+    progress = None if attempt.progress is None else f"{attempt.progress:.0f} %"
+    return ", ".join(word for word in (progress, attempt.status) if word)
 
 
 def _save_sentences(attempt: AttemptFacts) -> Iterator[str]:
@@ -214,12 +232,13 @@ def _start(task: TaskFacts, attempts: list[AttemptFacts]) -> str:
 def _choices(found: JobStatus, task: TaskFacts, attempts: list[AttemptFacts]) -> Iterator[str]:
     """The lines by which a person chooses, for a task that is held, failed, or is tried again.
 
-    One that is tried again from its newest checkpoint needs no choice, only a look at what it
-    printed, and may be tried at once.
+    One that is tried again from its newest checkpoint, or that is under way again, needs no choice,
+    only a look at what it printed; one that waits may be tried at once.
     """
     is_chosen_by_a_person = task.held or task.state == State.FAILED.value
-    is_tried_again = task.state == State.PENDING.value and bool(attempts)
-    if not is_chosen_by_a_person and not (is_tried_again and attempts[-1].outcome == _FAILED):
+    is_tried_again = task.state in (State.PENDING.value, State.RUNNING.value)
+    ends = [one.outcome for one in attempts if one.outcome is not None]
+    if not is_chosen_by_a_person and not (is_tried_again and ends[-1:] == [_FAILED]):
         return
     job = found.document.job
     yield f"perdure logs {job} {shlex.quote(task.key)}  # what it printed"

@@ -67,7 +67,7 @@ class AttemptFacts(Struct, frozen=True, kw_only=True):
         outcome: None while it is under way.
         saves: how many were announced, committed, skipped, torn.
         notes: what was noted about it, in order, with the kind of each, and when.
-        progress, status: what it says now, while it is under way.
+        progress, status: what it says now, or said last where it did not succeed.
         last_checkpoint_at: when its newest checkpoint was committed, or the one that it resumed
             from; None for none: its work since the start is not saved.
         values: of the chunk; ``kept``: those that are never run again.

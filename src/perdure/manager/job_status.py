@@ -40,6 +40,7 @@ from perdure.worker.host import is_gone, is_of_here
 #: at which programs are told to save.
 WARN_AFTER_SECONDS = 1800.0
 _NOBODY = "nobody works on it now"
+_UNMANAGED = "what its workers are at goes on, but what fails is not tried again"
 _GONE = "its worker is gone; what it did since its last checkpoint will be done again"
 #: What is shown of a manager; the rest of its record is for other managers.
 _SHOWN_OF_MANAGER = ("host", "pid", "pid_started", "boot")
@@ -137,8 +138,17 @@ class JobStatus(Struct, frozen=True, kw_only=True):
     @property
     def is_worked_on(self) -> bool:
         """Whether somebody is at work on it, as far as can be seen."""
-        has_manager = self.now.manager is not None and self.now.manager["state"] != "gone"
-        return has_manager or any(one.state != "gone" for one in self.now.launches.values())
+        return self.has_manager or any(one.state != "gone" for one in self.now.launches.values())
+
+    @property
+    def has_manager(self) -> bool:
+        """Whether somebody makes its turns, as far as can be seen."""
+        return self.now.manager is not None and self.now.manager["state"] != "gone"
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether turns are to be made: it has not ended, and waits for nobody."""
+        return self.status.state in (State.PENDING, State.RUNNING)
 
     def to_json(self) -> dict[str, Any]:
         """The object of ``status JOB --json``."""
@@ -229,7 +239,7 @@ def _attempt_now(attempt: AttemptFacts, now: Now, gone: set[str]) -> AttemptFact
     if attempt.outcome is not None:
         return attempt
     if attempt.launch in gone:
-        return replace(attempt, reason=_GONE)
+        attempt = replace(attempt, reason=_GONE)
     launch = now.launches.get(attempt.launch)
     heartbeat = launch.heartbeat if launch is not None else {}
     if heartbeat.get("task") != attempt.key:
@@ -283,6 +293,9 @@ def _reason(found: JobStatus) -> str:
             return f"a person suspended it; it goes on with: perdure resume {job}"
         case State.PENDING | State.RUNNING if not found.is_worked_on:
             return f"{_NOBODY}; it goes on with: perdure resume {job}"
+        case State.PENDING | State.RUNNING if not found.has_manager:
+            who = "nobody manages it" if found.now.manager is None else "its manager is gone"
+            return f"{who}: {_UNMANAGED}; manage it with: perdure resume {job}"
         case _:
             return status.reason
 

@@ -13,7 +13,7 @@ from perdure.worker.actions import ActionResult
 from perdure.worker.context import LaunchContext
 from perdure.worker.host import this_host
 from perdure.worker.job_records import LineageId
-from perdure.worker.save_facts import SaveFacts
+from perdure.worker.save_facts import STATUS_LIMIT, SaveFacts
 
 
 class AttemptOrder(Struct, frozen=True, kw_only=True):
@@ -101,7 +101,9 @@ class AttemptRecord:
                 "skipped": saves.skipped,
                 "torn": saves.torn,
             }
-        if order.is_resume:
+        if saves is not None:
+            fields |= _words(saves, outcome)
+        if order.is_resume and result is not None:
             status = saves.resume_status if saves is not None else None
             fields["resume_status"] = status or "unknown"
         if result is not None and result.failure and outcome.state is AttemptState.FAILED:
@@ -118,3 +120,11 @@ class AttemptRecord:
     def note(self, what: str, text: str) -> None:
         """A line for `perdure why`."""
         self.append(Kind.NOTED, {"what": what, "text": text}, False)
+
+
+def _words(saves: SaveFacts, outcome: Outcome) -> dict[str, Any]:
+    """What a task said last of how far it was; of one that succeeded nobody asks."""
+    if outcome.state is AttemptState.SUCCEEDED:
+        return {}
+    words = {"progress": saves.progress, "status": saves.status[:STATUS_LIMIT] or None}
+    return {name: word for name, word in words.items() if word is not None}

@@ -54,6 +54,7 @@ from perdure.worker.pace import Pace
 from perdure.worker.pack_ages import max_pack_age_of
 from perdure.worker.pruning import retention_of
 from perdure.worker.rules import rules_of
+from perdure.worker.save_facts import STATUS_LIMIT
 from perdure.worker.sessions import StepSessions
 from perdure.worker.shares import next_share, tasks_of
 from perdure.worker.task_attempt import TaskAttempt
@@ -446,7 +447,7 @@ class Launch:
         }
         saves = running.saves
         if saves is not None:
-            about |= {"progress": saves.facts.progress, "status": saves.facts.status[:120]}
+            about |= {"progress": saves.facts.progress, "status": saves.facts.status[:STATUS_LIMIT]}
             about["torn"] = saves.facts.torn
             about |= saves.local()
         trouble = self._context.journal.trouble

@@ -2,6 +2,9 @@
 
 from msgspec import Struct, field
 
+#: So much of a task's status is kept for people.
+STATUS_LIMIT = 120
+
 
 class SaveFacts(Struct):
     """Written by the threads that read and capture, read by everyone.

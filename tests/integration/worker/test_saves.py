@@ -199,6 +199,22 @@ def test_a_save_that_breaks_a_rule_is_refused_and_the_one_before_stays(ground, c
     assert any(reason in note for note in job.notes()), job.notes()
 
 
+def test_what_a_task_said_last_is_recorded_unless_it_succeeded(ground):
+    job = job_of(
+        ground,
+        """
+    if not resumed:
+        print("openjd_progress: 25.0"); print("openjd_status: a quarter")
+        save("x"); wait()
+    """,
+    )
+    interrupted(job)
+    assert (job.outcome()["progress"], job.outcome()["status"]) == (25.0, "a quarter")
+    job.run()
+    assert job.outcome()["state"] == "SUCCEEDED"
+    assert not {"progress", "status"} & set(job.outcome())
+
+
 @pytest.mark.parametrize("status", ["DISCARDED", "RESUMED", None])
 def test_the_resume_status_is_recorded(ground, status):
     job = job_of(
@@ -306,6 +322,7 @@ def test_a_file_that_somebody_else_wrote_is_a_conflict(ground, choice):
     match choice:
         case "stop":
             assert (outcome["state"], outcome["cause"]) == ("NOT_STARTED", "conflict")
+            assert "resume_status" not in outcome
             assert "result.txt" in outcome["reason"]
             assert (ground.work / "result.txt").read_text() == "a person's, written later"
         case "overwrite":

@@ -1,10 +1,13 @@
+import io
 import json
 from datetime import UTC, datetime
 
 import pytest
 from msgspec.structs import replace
+from rich.console import Console
 
 from looking_kit import GONE_PID, LAUNCH, HandMade
+from perdure.cli.status import show_status
 from perdure.journal.heartbeat import Heartbeat
 from perdure.journal.journal_format import Kind
 from perdure.manager import facts_reading
@@ -198,6 +201,84 @@ def test_a_suspended_task_says_what_it_goes_on_from():
     found = status(made)
     explanation = explain_task(found, found.facts.tasks[0])
     assert "when it is resumed it starts from checkpoint 1, its newest" in explanation.sentences
+
+
+def managed_by(made, pid=None):
+    """Its manager is this process, or one that is no more."""
+    Heartbeat(made.driver, layout.manager(made.job)).beat(made.process(pid))
+    return made
+
+
+def test_a_running_task_of_which_an_attempt_failed_is_explained_with_the_job():
+    made, key = failed_once()
+    made.begun(key, VALUES, attempt=2, action="onCheckpointResume", base=1)
+    made.claim(key, 2, base=1)
+    found = status(managed_by(made))
+    assert found.status.state is State.RUNNING
+    (about,) = [one for one in explain_job(found) if key in one.about]
+    assert about.state == "RUNNING"
+    assert any("attempt 1 on here, from the beginning: FAILED" in s for s in about.sentences)
+    assert about.commands == (f"perdure logs {made.job} {key}  # what it printed",)
+
+
+def test_a_running_task_of_which_nothing_went_wrong_is_not():
+    made = managed_by(running())
+    assert len(list(explain_job(status(made)))) == 2  # the job, and the step that waits
+
+
+@pytest.mark.parametrize(
+    ("manage", "says"),
+    [
+        (lambda made: managed_by(made, GONE_PID), "its manager is gone: "),
+        (lambda made: made, "nobody manages it: "),
+        (managed_by, None),
+    ],
+)
+def test_a_job_that_goes_on_without_a_manager_says_so_and_how_to_manage_it(manage, says):
+    made = manage(running())
+    found, line = status(made), f"perdure resume {made.job}"
+    job = next(explain_job(found))
+    assert found.status.state is State.RUNNING
+    assert found.status.reason.startswith(says or "")
+    assert (found.status.reason in job.sentences) is (says is not None)
+    assert (line in found.status.reason, job.commands) == ((True, (line,)) if says else (False, ()))
+
+
+@pytest.mark.parametrize(("settled", "says"), [(False, " is gone"), (True, "Manager: none")])
+def test_a_manager_that_is_gone_is_missed_only_while_there_are_turns_to_make(settled, says):
+    made = managed_by(running(), GONE_PID)
+    if settled:
+        made.record("settled", step=None, state="SUCCEEDED", outcomes={}, upto=0, reason="")
+    shown = io.StringIO()
+    show_status(Console(file=shown, width=400), status(made))
+    (line,) = [line for line in shown.getvalue().splitlines() if line.startswith("Manager")]
+    assert line.rstrip().endswith(says)
+
+
+def test_what_a_suspended_task_said_last_is_told():
+    made = running()
+    words = {"progress": 25.0, "status": "half of it"}
+    made.ended(made.key(1), "SUSPENDED", by="user", **words)
+    made.record("suspend", scope={}, by="user")
+    found = status(made)
+    attempt = found.to_json()["attempts"][-1]
+    assert (attempt["progress"], attempt["status"]) == (25.0, "half of it")
+    explanations = list(explain_job(found))
+    assert any("  it said last: 25 %, half of it" in one.sentences for one in explanations)
+    shown = io.StringIO()
+    show_status(Console(file=shown, width=400), found)
+    assert "25%" in shown.getvalue()
+
+
+def test_a_program_that_never_ran_said_nothing_about_the_checkpoint():
+    made, key = failed_once()
+    made.claim(key, 2, base=1)
+    made.begun(key, VALUES, attempt=2, action="onCheckpointResume", base=1)
+    made.ended(key, "NOT_STARTED", attempt=2, cause="enter", resume_status="unknown")
+    found = status(made)
+    assert found.facts.attempts[-1].resume_status is None
+    explanation = explain_task(found, found.facts.tasks[0])
+    assert not any("the program says" in sentence for sentence in explanation.sentences)
 
 
 def test_attempts_carry_their_checkpoints_and_where_they_began():
