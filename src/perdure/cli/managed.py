@@ -98,6 +98,7 @@ def manage(
 
     Raises:
         HomeBusy: somebody else manages the job.
+        OutOfSpace, StoreUnavailable: see `Manager.manage`.
         UsageError: the key of its checkpoints cannot be read.
     """
     view = managed.view
@@ -119,6 +120,8 @@ def manage(
             managed.engine,
             orders,
             between=lambda seconds: _between(hooks, between, seconds),
+            told=managed.told,
+            troubled=presence.be_troubled,
         )
         status = manager.manage()
         view.refresh()

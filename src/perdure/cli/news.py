@@ -60,7 +60,7 @@ class News:
 
     def tell(self) -> None:
         """Say what is new."""
-        while self._suspends < min(self._orders.suspend, len(_SUSPENDING)):
+        while self._suspends < min(self._orders.suspends_passed_on, len(_SUSPENDING)):
             self._told(_SUSPENDING[self._suspends])
             self._suspends += 1
         for record in self._heard:

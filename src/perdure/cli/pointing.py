@@ -4,7 +4,8 @@ import re
 import shlex
 
 _COMMAND = re.compile(
-    r"\bperdure (?:resume|why|status|suspend|logs|verify|repair|rm|checkpoints|checkpoint \w+)\b"
+    r"\bperdure (?:resume|why|status|suspend|logs|verify|repair|rm|du|prune|checkpoints"
+    r"|checkpoint \w+)\b"
 )
 #: The options that this process was given.
 _given: list[str] = []

@@ -129,17 +129,19 @@ def go_on(managed: Managed, shown: Shown, prepare: Callable[[], None] = lambda: 
 
     for name in missing_secrets(view.document, managed.environment):
         _told(f"the submitter's variable {name} was not kept, and is not set now")
-    with listening(orders):
-        status = manage(managed, prepare=begin, between=between, orders=orders)
-    if shown.is_human:
-        display.show()
-        news.tell()
+    try:
+        with listening(orders):
+            status = manage(managed, prepare=begin, between=between, orders=orders)
+    finally:
+        if shown.is_human:
+            display.show()
+            news.tell()
     _show_result(status, view, shown)
     return exit_code(status, view) if status is not None else TERMINATED
 
 
 def _told(text: str) -> None:
-    print(f"perdure: {text}", file=sys.stderr, flush=True)
+    print(f"perdure: {pointed(text)}", file=sys.stderr, flush=True)
 
 
 def _go_on_with(view: JobView, on_conflict: str | None) -> None:
@@ -160,12 +162,12 @@ def _show_result(status: Status | None, view: JobView, shown: Shown) -> None:
         print_structured(result(status, view), shown.output)
         return
     document = view.document
-    state = status.state.value if status is not None else State.PENDING.value
+    left = status or _left(view)
     print(f"\n--- Results of job {document.job} ---\n")
     print(f"Job: {document.name}")
-    print(f"State: {state}{' (held)' if status is not None and status.is_held else ''}")
-    if status is not None and status.reason:
-        print(f"Reason: {status.reason}")
+    print(f"State: {left.state.value}{' (held)' if left.is_held else ''}")
+    if left.reason:
+        print(f"Reason: {left.reason}")
     for step in view.steps.values():
         counts = step.counts(view.stops)
         print(f"Step: {step.step.name}: {counts.succeeded} of {counts.total} tasks succeeded")
@@ -184,16 +186,23 @@ def _choices(view: JobView) -> tuple[str, ...]:
     """The lines that choose, for a job that is held."""
     from perdure.manager.explaining import choosing_commands
 
-    return choosing_commands(_found(view))
+    return choosing_commands(_status_now(view))
+
+
+def _left(view: JobView) -> Status:
+    """What the job is whose turns were left off; its tasks may be over without a record of it."""
+    now = _status_now(view).status
+    reason = "its end is not recorded yet" if now.state.is_final else ""
+    return Status(state=now.state, is_held=now.is_held, reason=reason)
 
 
 def result(status: Status | None, view: JobView) -> dict[str, Any]:
     """The object that ``--json`` prints: what `status JOB --json` prints."""
-    found = _found(view).to_json()
+    found = _status_now(view).to_json()
     return found if status is None else {**found, "state": status.state.value}
 
 
-def _found(view: JobView) -> "JobStatus":
+def _status_now(view: JobView) -> "JobStatus":
     """What `status JOB` shows now."""
     from perdure.manager.facts_reading import read_facts
     from perdure.manager.job_status import status_now

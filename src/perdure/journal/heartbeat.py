@@ -23,6 +23,10 @@ STILL_INTERVALS = 3
 _LEAST_LOOK_SECONDS = 2.0
 #: The object's size: in one disk sector a rewrite is whole or not at all.
 SIZE_BYTES = 512
+#: So much of a sentence is shown beside the counter.
+SENTENCE_LIMIT = 120
+#: What is left out first where it does not fit.
+_WORDS = frozenset({"status", "trouble"})
 
 
 class Heartbeat:
@@ -34,17 +38,29 @@ class Heartbeat:
         self.counter = 0
 
     def beat(self, about: Mapping[str, Any]) -> None:
-        """Move the counter; ``about`` is shown to people and dropped where it is too long.
+        """Move the counter; ``about`` is shown to people, without its words where it is too long.
 
         Raises:
             HomeError, OutOfSpace: the store is out of reach or full.
         """
         self.counter += 1
-        text = json.dumps({"counter": self.counter, **about}, separators=(",", ":"))
-        if len(text.encode("utf-8")) >= SIZE_BYTES:
-            text = json.dumps({"counter": self.counter})
-        data = text.encode("utf-8").ljust(SIZE_BYTES - 1) + b"\n"
-        self._medium.put(self._key, data, in_place=True)
+        bare = {name: value for name, value in about.items() if name not in _WORDS}
+        texts = (
+            json.dumps({"counter": self.counter, **words}, separators=(",", ":"))
+            for words in (about, bare, {})
+        )
+        text = next(text for text in texts if len(text) < SIZE_BYTES)
+        self._medium.put(
+            self._key, text.encode("ascii").ljust(SIZE_BYTES - 1) + b"\n", in_place=True
+        )
+
+
+def shortened(sentence: str) -> str:
+    """A sentence that fits: what happened stands at its beginning, and why at its end."""
+    if len(sentence) <= SENTENCE_LIMIT:
+        return sentence
+    half = SENTENCE_LIMIT // 2 - 3
+    return f"{sentence[:half]} ... {sentence[-half:]}"
 
 
 def read_heartbeat(medium: Medium, key: str) -> Mapping[str, Any] | None:

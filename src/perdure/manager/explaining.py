@@ -242,6 +242,8 @@ def _choices(found: JobStatus, task: TaskFacts, attempts: list[AttemptFacts]) ->
         return
     job = found.document.job
     yield f"perdure logs {job} {shlex.quote(task.key)}  # what it printed"
+    if task.state == State.RUNNING.value:
+        return
     if is_chosen_by_a_person and attempts and attempts[-1].cause == Cause.CONFLICT.value:
         yield f"perdure resume {job} --overwrite  # what is there is renamed"
         yield f"perdure resume {job} --keep  # what is there stays, not as it was saved"

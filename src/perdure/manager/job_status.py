@@ -64,17 +64,23 @@ class Now(Struct, frozen=True, kw_only=True):
     Attributes:
         manager: who makes its turns, with ``state``; None: nobody.
         at: when this was seen, for people.
+        trouble: why the store does not take the manager's records, or "".
     """
 
     manager: Mapping[str, Any] | None
     launches: Mapping[str, LaunchNow]
     at: datetime
+    trouble: str = ""
 
 
 def look(driver: Driver, job: JobId, facts: JobFacts, at: datetime) -> Now:
     """See what lives; reads a few small objects, and processes of this host."""
     launches = {one.launch: _launch_now(driver, job, one) for one in facts.launches}
-    return Now(manager=_manager_now(driver, job), launches=launches, at=at)
+    described = read_manager(driver, job) or {}
+    manager = _manager_now(described)
+    is_told = manager is not None and manager["state"] != "gone"
+    trouble = str(described.get("trouble", "")) if is_told else ""
+    return Now(manager=manager, launches=launches, at=at, trouble=trouble)
 
 
 def status_now(driver: Driver, document: JobDocument, facts: JobFacts, at: datetime) -> "JobStatus":
@@ -93,10 +99,9 @@ def _launch_now(driver: Driver, job: JobId, launch: LaunchFacts) -> LaunchNow:
     return LaunchNow(state="live" if launch.started else "queued", heartbeat=heartbeat)
 
 
-def _manager_now(driver: Driver, job: JobId) -> Mapping[str, Any] | None:
+def _manager_now(described: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Who makes the job's turns: ``alive`` or ``gone`` on this host, ``unknown`` elsewhere."""
-    described = read_manager(driver, job)
-    if described is None or described.get("gone") or "pid" not in described:
+    if described.get("gone") or "pid" not in described:
         return None
     state = "unknown"
     if is_gone(described):
@@ -302,6 +307,8 @@ def _reason(found: JobStatus) -> str:
 
 def _warnings(facts: JobFacts, now: Now) -> list[str]:
     found = [*facts.damage, *_about_room(facts)]
+    if now.trouble:
+        found.append(f"the store does not take the job's records: {now.trouble}")
     names = {attempt.key: attempt.task for attempt in facts.attempts if attempt.outcome is None}
     for launch in now.launches.values():
         heartbeat = launch.heartbeat

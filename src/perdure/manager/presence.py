@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from perdure.clock import Clock
 from perdure.errors import HomeBusy, HomeError, OutOfSpace, StoreUnavailable
-from perdure.journal.heartbeat import Heartbeat, Stillness, read_heartbeat
+from perdure.journal.heartbeat import Heartbeat, Stillness, read_heartbeat, shortened
 from perdure.store import layout
 from perdure.store.drivers.driver import Driver
 from perdure.store.layout import JobId
@@ -55,6 +55,8 @@ class Presence:
         self._lock: int | None = None
         self._heartbeat = Heartbeat(driver, layout.manager(job))
         self._id = secrets.token_hex(8)
+        self._trouble = ""
+        self._saying = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="perdure-manager", daemon=True)
 
@@ -136,8 +138,16 @@ class Presence:
             host=described.get("host"),
         )
 
+    def be_troubled(self, why: str) -> None:
+        """Show whoever looks why nothing is recorded; "": it is again."""
+        self._trouble = shortened(why)
+        with suppress(HomeError, OutOfSpace):
+            self._say()
+
     def _say(self) -> None:
-        self._heartbeat.beat({"id": self._id, **describe_process(os.getpid())})
+        about = {"id": self._id, **describe_process(os.getpid())}
+        with self._saying:
+            self._heartbeat.beat({**about, "trouble": self._trouble} if self._trouble else about)
 
     def _beat(self) -> None:
         while not self._stop.wait(self._interval):

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from perdure.clock import to_text
 from perdure.errors import PerdureError
-from perdure.journal.heartbeat import Heartbeat, Stillness
+from perdure.journal.heartbeat import Heartbeat, Stillness, shortened
 from perdure.journal.journal_format import FORMAT, Kind
 from perdure.policy.launching import share_size
 from perdure.policy.outcome import AttemptState, Outcome
@@ -452,7 +452,7 @@ class Launch:
             about |= saves.local()
         trouble = self._context.journal.trouble
         if trouble is not None:
-            about["trouble"] = trouble.message[:120]
+            about["trouble"] = shortened(trouble.message)
         return about
 
     def _hold(self) -> None:

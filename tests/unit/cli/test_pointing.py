@@ -19,6 +19,7 @@ def test_commands_name_the_places_that_were_given():
     assert pointed("perdure resumed it") == "perdure resumed it"
     remember(home="/h", store="s3://b")
     assert pointed("perdure rm J") == "perdure rm --home /h --store s3://b J"
+    assert pointed("`perdure du`") == "`perdure du --home /h --store s3://b`"
 
 
 def test_without_them_nothing_changes():

@@ -2,7 +2,14 @@
 
 import pytest
 
-from perdure.journal.heartbeat import SIZE_BYTES, Heartbeat, Stillness, read_heartbeat
+from perdure.journal.heartbeat import (
+    SENTENCE_LIMIT,
+    SIZE_BYTES,
+    Heartbeat,
+    Stillness,
+    read_heartbeat,
+    shortened,
+)
 from perdure.store.drivers.memory import MemoryDriver
 
 
@@ -24,6 +31,20 @@ def test_each_beat_moves_the_counter_in_an_object_of_one_size():
         heartbeat.beat({"task": "é" * counter})
         assert len(driver.get("h")) == SIZE_BYTES
         assert read_heartbeat(driver, "h") == {"counter": counter, "task": "é" * counter}
+
+
+def test_words_that_are_too_long_leave_the_rest_to_be_shown():
+    driver = MemoryDriver()
+    Heartbeat(driver, "h").beat({"pid": 7, "trouble": "\N{SNOWMAN}" * 119})
+    assert read_heartbeat(driver, "h") == {"counter": 1, "pid": 7}
+
+
+def test_of_a_long_sentence_its_beginning_and_its_end_are_shown():
+    sentence = f"cannot write {'/long' * 100}: No space left on device"
+    short = shortened(sentence)
+    assert len(short) <= SENTENCE_LIMIT
+    assert (short[:12], short[-23:]) == ("cannot write", "No space left on device")
+    assert shortened("short") == "short"
 
 
 def test_what_is_too_long_to_show_is_dropped_and_the_counter_moves():

@@ -255,6 +255,17 @@ def test_a_manager_that_is_gone_is_missed_only_while_there_are_turns_to_make(set
     assert line.rstrip().endswith(says)
 
 
+@pytest.mark.parametrize(("pid", "is_told"), [(None, True), (GONE_PID, False)])
+def test_a_store_that_does_not_take_the_managers_records_is_a_warning_while_it_lives(pid, is_told):
+    made = running()
+    about = {**made.process(pid), "trouble": "no space left"}
+    Heartbeat(made.driver, layout.manager(made.job)).beat(about)
+    found = status(made)
+    told = "the store does not take the job's records: no space left"
+    assert (told in found.warnings) is is_told
+    assert (told in next(explain_job(found)).sentences) is is_told
+
+
 def test_what_a_suspended_task_said_last_is_told():
     made = running()
     words = {"progress": 25.0, "status": "half of it"}

@@ -39,6 +39,11 @@ _TOO_MANY = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _ANSWERS = frozenset(
     {errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY, errno.ELOOP}
 )
+#: To remove a job needs no room at all; to prune needs room for a record.
+_FREE_SPACE = (
+    "Free some space there: `perdure rm JOB` removes a job that is not needed any more"
+    " (`perdure du` shows their sizes); `perdure prune` needs a little room itself."
+)
 #: What `link()` says on a file system that has no hard links.
 NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
@@ -100,7 +105,7 @@ def translated(error: OSError, doing: str, path: Path | str) -> PerdureError | N
     if error.errno in _FULL:
         return OutOfSpace(
             why,
-            hint="Free some space there (`perdure prune`, or `perdure rm`), then go on.",
+            hint=_FREE_SPACE,
             path=str(path),
         )
     if error.errno == errno.EROFS:
