@@ -4,7 +4,6 @@ Each line gets the moment at which it is shown (``--timestamp-format``). Many li
 replacement, not one a line.
 """
 
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,8 +48,6 @@ class LogDisplay:
         found = False
         for path in self._paths():
             found = self._show_one(path) or found
-        if found:
-            sys.stdout.flush()
         return found
 
     def _paths(self) -> list[Path]:

@@ -2,14 +2,16 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from perdure.cli.audience import Audience
 from perdure.cli.display import LogDisplay, timestamps
-from perdure.cli.exits import TERMINATED, exit_code
+from perdure.cli.exits import SUSPENDED, TERMINATED, exit_code
 from perdure.cli.job_options import check_places, told_at_submit
 from perdure.cli.kept_options import kept_options
 from perdure.cli.keys import sealing_of
@@ -99,15 +101,16 @@ def run_job(
 
 def go_on(managed: Managed, shown: Shown, prepare: Callable[[], None] = lambda: None) -> int:
     """Manage a job in front to its end; the exit code."""
-    noted = _told if shown.is_verbose else managed.noted
-    managed = replace(managed, told=_told, noted=noted)
-    view, engine = managed.view, managed.engine
     orders = Orders()
-    news = News(view, orders, _told)
+    audience = Audience(left=lambda: _hang_up(orders))
+    noted = audience.tell if shown.is_verbose else managed.noted
+    managed = replace(managed, told=audience.tell, noted=noted)
+    view, engine = managed.view, managed.engine
+    news = News(view, orders, audience.tell)
     display = LogDisplay(
         managed.places.logs(view.document.job),
         timestamps(shown.timestamp_format),
-        sys.stdout.buffer.write,
+        audience.show,
     )
     display.skip_present()
 
@@ -128,7 +131,7 @@ def go_on(managed: Managed, shown: Shown, prepare: Callable[[], None] = lambda: 
             news.listen()
 
     for name in missing_secrets(view.document, managed.environment):
-        _told(f"the submitter's variable {name} was not kept, and is not set now")
+        audience.tell(f"the submitter's variable {name} was not kept, and is not set now")
     try:
         with listening(orders):
             status = manage(managed, prepare=begin, between=between, orders=orders)
@@ -137,11 +140,28 @@ def go_on(managed: Managed, shown: Shown, prepare: Callable[[], None] = lambda: 
             display.show()
             news.tell()
     _show_result(status, view, shown)
-    return exit_code(status, view) if status is not None else TERMINATED
+    if status is None:
+        return _code_of_leaving(audience, orders)
+    return exit_code(status, view) or audience.exit_code
+
+
+def _hang_up(orders: Orders) -> None:
+    """Nobody sees any more what goes on: as when the terminal is gone, unless a person spoke."""
+    if not orders.suspend:
+        orders.leave = True
+
+
+def _code_of_leaving(audience: Audience, orders: Orders) -> int:
+    """Ctrl-C ends the reader of a pipe, too: whichever is noticed first, it is a person's wish."""
+    if not audience.exit_code:
+        return TERMINATED
+    is_suspended = orders.suspend and not orders.is_unrecorded
+    return SUSPENDED if is_suspended else audience.exit_code
 
 
 def _told(text: str) -> None:
-    print(f"perdure: {pointed(text)}", file=sys.stderr, flush=True)
+    with suppress(OSError):  # a reader who has left is noticed once the job is managed
+        print(f"perdure: {pointed(text)}", file=sys.stderr, flush=True)
 
 
 def _go_on_with(view: JobView, on_conflict: str | None) -> None:
