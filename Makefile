@@ -12,10 +12,11 @@ demo: $(STAMP)
 test: $(STAMP) packages
 	$(BIN)/python -m pytest -n 2 -m "not soak" $(TESTS)
 
-# Debian's packages for the kills at single system calls (strace) and for file systems that clone
-# (xfsprogs); where they cannot be had those tests are skipped, and counted so.
+# Debian's packages for the kills at single system calls (strace), for file systems that clone
+# (xfsprogs) and for a cluster (Slurm); where they cannot be had those tests are skipped, and counted
+# so.
 packages:
-	@for pair in strace:strace mkfs.xfs:xfsprogs; do \
+	@for pair in strace:strace mkfs.xfs:xfsprogs munged:munge slurmctld:slurm-wlm; do \
 	  command -v $${pair%%:*} >/dev/null || [ "$$(id -u)" != 0 ] || apt-get install -y -q $${pair##*:} >/dev/null 2>&1 \
 	  || echo "$${pair##*:} is not installed and could not be: some tests will be skipped"; \
 	done

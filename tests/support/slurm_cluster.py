@@ -19,11 +19,14 @@ import pwd
 import shutil
 import signal
 import subprocess
+import sys
 import sysconfig
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+
+import perdure
 
 #: Commands of Debian's packages slurm-wlm and munge.
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "scancel")
@@ -128,6 +131,31 @@ class SlurmCluster:
         self._end(node, signal.SIGKILL)
         self._kill(steps)
 
+    def python(self) -> str:
+        """An interpreter with perdure that the plain user can run.
+
+        The tests' own may lie in root's home; then it is the system's, with the same packages.
+        """
+        if self._can_run(sys.executable):
+            return sys.executable
+        own = self.folder / "python" / "bin" / "python"
+        if not own.exists():
+            name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+            system = Path("/usr/bin") / name
+            assert system.exists(), f"{sys.executable} is root's, and {system} is not there"
+            folder = self.folder / "python"
+            subprocess.run([str(system), "-m", "venv", "--without-pip", str(folder)], check=True)
+            packages = [sysconfig.get_path("purelib"), str(Path(perdure.__file__).parents[1])]
+            site = folder / "lib" / name / "site-packages" / "tests.pth"
+            site.write_text("\n".join(packages) + "\n", encoding="utf-8")
+        return str(own)
+
+    def _can_run(self, program: str) -> bool:
+        try:
+            return self.run([program, "-c", "import perdure"], check=False).returncode == 0
+        except PermissionError:
+            return False
+
     def environment(self, **more: str) -> dict[str, str]:
         """The plain user's variables on this cluster."""
         kept = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
@@ -189,7 +217,8 @@ class SlurmCluster:
             "spool": "root",
             "jobs": USER,
         }
-        self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o755)
         for name, owner in owners.items():
             path = self.folder / name
             path.mkdir(mode=0o755, exist_ok=True)
@@ -241,11 +270,11 @@ class SlurmCluster:
             " RealMemory=4000 State=UNKNOWN"
             for number, node in enumerate(self.nodes, start=1)
         ]
+        common = "Nodes=ALL MaxTime=INFINITE DefaultTime=60 State=UP"
+        grace = f"PreemptMode=REQUEUE GraceTime={self._grace_seconds}"
         text += [
-            "PartitionName=low Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=60 State=UP"
-            f" PriorityTier=1 PreemptMode=REQUEUE GraceTime={self._grace_seconds}",
-            "PartitionName=high Nodes=ALL MaxTime=INFINITE DefaultTime=60 State=UP"
-            " PriorityTier=10 PreemptMode=OFF",
+            f"PartitionName=low Default=YES PriorityTier=1 {grace} {common}",
+            f"PartitionName=high PreemptMode=OFF PriorityTier=10 {common}",
         ]
         return "\n".join(text) + "\n"
 
@@ -336,9 +365,9 @@ class SlurmCluster:
 def _holds(process: Path, sockets: set[str]) -> bool:
     """Whether it is a step daemon that listens on one of the sockets."""
     with suppress(OSError):
-        if "slurmstepd" in os.readlink(process / "exe"):
+        if "slurmstepd" in str((process / "exe").readlink()):
             for descriptor in (process / "fd").iterdir():
-                if os.readlink(descriptor).removeprefix("socket:[").rstrip("]") in sockets:
+                if str(descriptor.readlink()).removeprefix("socket:[").rstrip("]") in sockets:
                     return True
     return False
 

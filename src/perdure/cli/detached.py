@@ -32,10 +32,10 @@ def start_manager(where: Places, job: JobId, *, resume: bool) -> None:
 
 def main() -> int:
     """Manage the job that the command line names."""
+    from perdure.cli.engines import engine_of
     from perdure.cli.failing import show
     from perdure.cli.looking import cache_of, keep_outline
     from perdure.cli.managed import Managed, listening, manage, resume_all, view_of
-    from perdure.engines.local import LocalEngine
     from perdure.errors import PerdureError
     from perdure.manager.managing import Orders
     from perdure.manager.stored_jobs import read_job
@@ -48,7 +48,7 @@ def main() -> int:
     try:
         store = where.open(write=True)
         document = read_job(store, JobId(options.job))
-        engine = LocalEngine()
+        engine = engine_of(where, document.job, document.options)
         job = load(document)
         keep_outline(cache_of(where), store, document, job)
         view = view_of(store, document, job, engine)

@@ -6,6 +6,7 @@
 import json
 import math
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -81,6 +82,19 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         default=1,
         show_default=True,
         help="How many workers run side by side.",
+    ),
+    click.option(
+        "--engine",
+        type=click.Choice(["local", "slurm"]),
+        default="local",
+        show_default=True,
+        help="What starts the workers: this host, or Slurm.",
+    ),
+    click.option(
+        "--slurm",
+        multiple=True,
+        metavar='"OPTIONS"',
+        help='sbatch\'s own options for the workers, such as "-p long -t 8:00:00".',
     ),
     click.option("--key", metavar="NAME", help="Go on with the job of this name, wherever it was."),
     click.option("--name", metavar="TEXT", help="What the job is called."),
@@ -244,11 +258,15 @@ def with_line(document: JobDocument) -> JobDocument:
         "selection": repr(document.selection),
         "name": document.name or None,
     }
+    element = document.variables.get("SLURM_ARRAY_TASK_ID")
+    if element is not None:  # each element of an array is a job of its own
+        described["element"] = element
     return replace(document, line=json.dumps(described, sort_keys=True))
 
 
 def _options(given: Mapping[str, Any]) -> Options:
     limits, step_limits = _limits(given["limits"])
+    key = _key(given["key_file"])
     return Options(
         workers=given["workers"],
         files=given["files"],
@@ -274,9 +292,24 @@ def _options(given: Mapping[str, Any]) -> Options:
         temporary_dir=str(Path(given["sessions_dir"]).absolute())
         if given["sessions_dir"]
         else None,
-        **_key(given["key_file"]),
+        key_file=key[0],
+        key_id=key[1],
         local_store=str(Path(given["local_store"]).absolute()) if given["local_store"] else None,
+        engine=given["engine"],
+        slurm=_slurm(given),
     )
+
+
+def _slurm(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Sbatch's options, word for word."""
+    if given["slurm"] and given["engine"] != "slurm":
+        raise UsageError("--slurm is for --engine slurm", hint="Add --engine slurm.")
+    try:
+        return tuple(word for text in given["slurm"] for word in shlex.split(text))
+    except ValueError as error:
+        raise UsageError(
+            f"--slurm {given['slurm']!r} cannot be read: {error}", hint="Close the quotes."
+        ) from error
 
 
 def told_at_submit(options: Options) -> str | None:
@@ -317,15 +350,15 @@ def _deliver(given: str | None) -> str | None:
     return place
 
 
-def _key(given: str | None) -> dict[str, str]:
+def _key(given: str | None) -> tuple[str | None, str]:
     """The key file's whole path, and which key it holds."""
     if given is None:
-        return {}
+        return None, ""
     from perdure.cli.keys import key_path
     from perdure.store.packs.sealing import read_key
 
     key_id = read_key(key_path(given)).key_id
-    return {"key_file": str(Path(given).absolute()), "key_id": key_id}
+    return str(Path(given).absolute()), key_id
 
 
 def _selection(given: Mapping[str, Any]) -> Selection:

@@ -9,12 +9,13 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from perdure.cli.engines import capacity_of
 from perdure.cli.keys import sealing_of
 from perdure.cli.places import Places
 from perdure.clock import Clock, SystemClock, pause
-from perdure.engines.local import LocalEngine
+from perdure.engines.base import Engine
 from perdure.manager.hooks import Hooks
-from perdure.manager.job_view import JobView, ViewParts, this_hosts_capacity
+from perdure.manager.job_view import JobView, ViewParts
 from perdure.manager.managing import Manager, Orders
 from perdure.manager.presence import Presence
 from perdure.manager.turns import TurnMaker, TurnParts
@@ -38,14 +39,14 @@ class Managed(Struct, frozen=True, kw_only=True):
     places: Places
     store: Store
     view: JobView
-    engine: LocalEngine
+    engine: Engine
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     told: Callable[[str], None] = lambda text: print(f"perdure: {text}", flush=True)
     noted: Callable[[str], None] = lambda _text: None
     clock: Clock = field(default_factory=SystemClock)
 
 
-def view_of(store: Store, document: JobDocument, job: JobOutline, engine: LocalEngine) -> JobView:
+def view_of(store: Store, document: JobDocument, job: JobOutline, engine: Engine) -> JobView:
     """The job's view; nothing is read yet."""
     return JobView(
         ViewParts(
@@ -55,7 +56,7 @@ def view_of(store: Store, document: JobDocument, job: JobOutline, engine: LocalE
             clock=SystemClock(),
             pause=pause,
             engine=engine,
-            host=this_hosts_capacity(),
+            host=capacity_of(document.options),
         )
     )
 

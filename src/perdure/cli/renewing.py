@@ -12,16 +12,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from perdure.cli.engines import capacity_of
 from perdure.cli.keys import sealing_of
-from perdure.cli.managed import Managed, view_of
+from perdure.cli.managed import Managed
 from perdure.cli.naming import FoundTask, find_tasks
 from perdure.cli.probing import probe_of
 from perdure.cli.resuming import base_of, detach, only_one
 from perdure.cli.running import Shown, go_on
+from perdure.cli.settling import managed_job
 from perdure.clock import SystemClock, pause
+from perdure.engines.local import LocalEngine
 from perdure.manager.exporting import Export, export
 from perdure.manager.importing import import_checkpoint
-from perdure.manager.job_view import JobView, this_hosts_capacity
+from perdure.manager.job_view import JobView
 from perdure.manager.lineages import StoredLineage, read_lineage, resumed_base
 from perdure.manager.submission import check_runnable, new_job_id, submit
 from perdure.store.layout import TaskKey
@@ -39,19 +42,19 @@ def renew(old: Managed, given: dict[str, Any]) -> int:
     before = old.view.document
     parameters = {**before.parameters, **parse_parameters(given["parameters"])}
     document = replace(before, job=new_job_id(), parameters=parameters, key=None, line=None)
-    job = load(document)
-    check_runnable(document, job, this_hosts_capacity())
+    check_runnable(document, load(document), capacity_of(document.options))
     chosen = _chosen(old.view, given)
     driver = old.store.driver
     probe = probe_of(document, driver)
     submitted = submit(driver, document, SystemClock(), pause, probe=probe)
-    view = view_of(old.store, submitted.document, job, old.engine)
-    view.refresh()
+    local = old.engine if isinstance(old.engine, LocalEngine) else None
+    new = managed_job(old.places, old.store, submitted.document, local)
+    new.view.refresh()
     for found, stored, sequence in chosen:
-        _carry_over(old, found, stored, sequence, view)
+        _carry_over(old, found, stored, sequence, new.view)
     if given["detach"]:
-        return detach(old.places, submitted.document.job)
-    return go_on(replace(old, view=view), Shown.by(given))
+        return detach(old.places, new)
+    return go_on(new, Shown.by(given))
 
 
 def _chosen(view: JobView, given: dict[str, Any]) -> list[tuple[FoundTask, StoredLineage, int]]:

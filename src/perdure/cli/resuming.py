@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 from perdure.cli.detached import start_manager
 from perdure.cli.jobs import open_job
 from perdure.cli.keys import sealing_of
-from perdure.cli.managed import put_resume
+from perdure.cli.managed import Managed, put_resume
 from perdure.cli.naming import find_tasks, scope_of
 from perdure.cli.places import Places
+from perdure.cli.settling import settle_job
 from perdure.engines.local import LocalEngine
 from perdure.errors import CheckpointMissing, UsageError
 from perdure.manager.branching import Forgiven, branch, forgive
@@ -36,7 +37,7 @@ def resume_job(where: Places, given: dict[str, Any], engine: LocalEngine) -> int
             "-p needs --as new: a job's parameters never change",
             hint="Add --as new: the old job stays as it is.",
         )
-    managed = open_job(where, given["job"], write=True, engine=engine)
+    managed = open_job(where, given["job"], write=True, local=engine)
     sealing_of(managed.view.document)  # a wrong key is said before anything is tried with it
     if given["as_new"] is not None:
         from perdure.cli.renewing import renew
@@ -44,14 +45,18 @@ def resume_job(where: Places, given: dict[str, Any], engine: LocalEngine) -> int
         return renew(managed, given)
     _record(managed.view, given)
     if given["detach"]:
-        return detach(where, managed.view.document.job)
+        return detach(where, managed)
     return go_on(managed, Shown.by(given))
 
 
-def detach(where: Places, job: JobId) -> int:
+def detach(where: Places, managed: Managed) -> int:
     """Let the job go on by itself; print its id."""
-    start_manager(where, job, resume=False)
-    print(job)
+    document = managed.view.document
+    if document.options.engine == "local":
+        start_manager(where, document.job, resume=False)
+    else:
+        settle_job(managed)
+    print(document.job)
     return 0
 
 

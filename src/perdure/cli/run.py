@@ -38,7 +38,8 @@ def run(engine: LocalEngine | None, /, **given: Any) -> int:
     Ctrl-C suspends it at its next save; a second one stops it at once, at its last checkpoint.
     """
     engine = engine or LocalEngine()
-    engine.prepare(min(given["workers"], _MOST_PREPARED))
+    if given["engine"] == "local":
+        engine.prepare(min(given["workers"], _MOST_PREPARED))
     try:
         return _run(engine, given)
     finally:

@@ -1,8 +1,9 @@
 """Running a job in front: from its document to its exit code."""
 
+import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,7 +12,9 @@ from msgspec.structs import replace
 
 from perdure.cli.audience import Audience
 from perdure.cli.display import LogDisplay, timestamps
+from perdure.cli.engines import capacity_of, engine_of
 from perdure.cli.exits import SUSPENDED, TERMINATED, exit_code
+from perdure.cli.in_allocation import script_of
 from perdure.cli.job_options import check_places, told_at_submit
 from perdure.cli.kept_options import kept_options
 from perdure.cli.keys import sealing_of
@@ -24,7 +27,7 @@ from perdure.cli.tables import print_structured
 from perdure.clock import SystemClock, pause
 from perdure.engines.local import LocalEngine
 from perdure.manager.branching import forgive
-from perdure.manager.job_view import JobView, this_hosts_capacity
+from perdure.manager.job_view import JobView
 from perdure.manager.managing import Orders
 from perdure.manager.submission import check_runnable, submit
 from perdure.policy.states import State, Status
@@ -70,16 +73,23 @@ class Shown(Struct, frozen=True, kw_only=True):
 
 
 def run_job(
-    where: Places, document: JobDocument, shown: Shown, engine: LocalEngine, *, again: bool
+    where: Places, document: JobDocument, shown: Shown, local: LocalEngine, *, again: bool
 ) -> int:
     """Submit the job (or find the one that this line means) and manage it in front."""
     job = load(document)
     document = replace(document, name=document.name or job.name)
-    check_runnable(document, job, this_hosts_capacity())
+    check_runnable(document, job, capacity_of(document.options))
     check_places(document.options, where)
     store = where.open(write=True, create=True)
-    probe = probe_of(document, store.driver)
-    submitted = submit(store.driver, document, SystemClock(), pause, again=again, probe=probe)
+    submitted = submit(
+        store.driver,
+        document,
+        SystemClock(),
+        pause,
+        again=again,
+        probe=probe_of(document, store.driver),
+        is_same=_is_of_one_script,
+    )
     if not submitted.is_new:
         job = load(submitted.document)
         sealing_of(submitted.document)  # a wrong key is said before anything is tried with it
@@ -89,6 +99,7 @@ def run_job(
         _told(f"job {submitted.before.job} of this line has ended; this is a new one")
     if submitted.is_new and (policy := told_at_submit(submitted.document.options)) is not None:
         _told(policy)
+    engine = engine_of(where, submitted.document.job, submitted.document.options, local)
     view = view_of(store, submitted.document, job, engine)
     managed = Managed(places=where, store=store, view=view, engine=engine)
 
@@ -97,6 +108,12 @@ def run_job(
             _go_on_with(view, shown.on_conflict)
 
     return go_on(managed, shown, prepare)
+
+
+def _is_of_one_script(document: JobDocument, known: JobDocument) -> bool:
+    """Whether both were begun by one job of Slurm: its script runs again when it was put back."""
+    mine = document.variables.get("SLURM_JOB_ID")
+    return mine is not None and known.variables.get("SLURM_JOB_ID") == mine
 
 
 def go_on(managed: Managed, shown: Shown, prepare: Callable[[], None] = lambda: None) -> int:
@@ -132,17 +149,20 @@ def go_on(managed: Managed, shown: Shown, prepare: Callable[[], None] = lambda: 
 
     for name in missing_secrets(view.document, managed.environment):
         audience.tell(f"the submitter's variable {name} was not kept, and is not set now")
+    script = script_of(os.environ) if view.document.options.engine == "local" else None
     try:
-        with listening(orders):
+        with listening(orders), nullcontext() if script is None else script.watched(orders):
             status = manage(managed, prepare=begin, between=between, orders=orders)
     finally:
         if shown.is_human:
             display.show()
             news.tell()
     _show_result(status, view, shown)
-    if status is None:
-        return _code_of_leaving(audience, orders)
-    return exit_code(status, view) or audience.exit_code
+    if status is not None:
+        return exit_code(status, view) or audience.exit_code
+    if script is not None and not audience.exit_code and script.leave(view):
+        return SUSPENDED
+    return _code_of_leaving(audience, orders)
 
 
 def _hang_up(orders: Orders) -> None:

@@ -30,10 +30,11 @@ def submit(**given: Any) -> int:
     from msgspec.structs import replace
 
     from perdure.cli.detached import start_manager
+    from perdure.cli.engines import capacity_of
     from perdure.cli.kept_options import kept_options
     from perdure.cli.probing import probe_of
+    from perdure.cli.settling import start_on_engine
     from perdure.clock import SystemClock, pause
-    from perdure.manager.job_view import this_hosts_capacity
     from perdure.manager.submission import check_runnable, open_job_of_line
     from perdure.manager.submission import submit as put
     from perdure.worker.loading import load
@@ -43,7 +44,7 @@ def submit(**given: Any) -> int:
     line = with_line(document)
     job = load(document)
     document = replace(document, name=document.name or job.name)
-    check_runnable(document, job, this_hosts_capacity())
+    check_runnable(document, job, capacity_of(document.options))
     check_places(document.options, where)
     store = where.open(write=True, create=True)
     if (other := open_job_of_line(store.driver, line, SystemClock(), pause)) is not None:
@@ -57,8 +58,13 @@ def submit(**given: Any) -> int:
     submitted = put(store.driver, document, SystemClock(), pause, again=given["again"], probe=probe)
     for sentence in () if submitted.is_new else kept_options(document, submitted.document):
         click.echo(f"perdure: {sentence}", err=True)
-    start_manager(where, submitted.document.job, resume=not submitted.is_new)
     found = submitted.document
+    if found.options.engine == "local":
+        start_manager(where, found.job, resume=not submitted.is_new)
+        goes_on = f"It goes on by itself on this host; after a reboot: perdure resume {found.job}"
+    else:
+        start_on_engine(where, store, submitted)
+        goes_on = f"It goes on by itself on the cluster; look with: perdure status {found.job}"
     if given["as_json"]:
         click.echo(json.dumps({"job": found.job, "key": found.key, "new": submitted.is_new}))
         return 0
@@ -66,7 +72,7 @@ def submit(**given: Any) -> int:
         click.echo(f"perdure: {told}", err=True)
     click.echo(found.job)
     click.echo(
-        pointed(f"It goes on by itself on this host; after a reboot: perdure resume {found.job}"),
+        pointed(goes_on),
         err=True,
     )
     return 0

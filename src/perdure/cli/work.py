@@ -56,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--logs", type=Path)
     parser.add_argument("--sessions", type=Path)
     parser.add_argument("--gpus", default=None)
+    parser.add_argument("--restarts", type=int, default=0, help="of this element of an array")
     parser.add_argument("--wait", action="store_true", help="for the order, on standard input")
     return parser
 
@@ -79,6 +80,7 @@ def _work(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
                 logs=options.logs,
                 sessions=options.sessions,
                 gpus=options.gpus,
+                restarts=options.restarts,
             ),
             environment,
             board,

@@ -6,9 +6,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from perdure.cli.allocated import Allocated
 from perdure.cli.keys import sealing_of
 from perdure.clock import SystemClock, pause
 from perdure.engines.local import LocalEngine
+from perdure.engines.slurm.allocation import Allocation, TimeLimit
+from perdure.engines.slurm.engine import SlurmEngine
 from perdure.errors import JobMissing, PerdureError
 from perdure.journal.writer import JournalWriter
 from perdure.manager.job_view import JobView, ViewParts, this_hosts_capacity
@@ -21,13 +24,14 @@ from perdure.store.layout import JobId, LaunchId
 from perdure.store.opening import Store, open_store
 from perdure.store.packs.tiers import LocalTier, open_tier
 from perdure.store.records.job_document import JobDocument
+from perdure.template.outline import JobOutline
 from perdure.worker.collecting import collect_seldom
 from perdure.worker.context import LaunchContext
 from perdure.worker.job_records import JobRecords
 from perdure.worker.launch import Launch, Wiring
 from perdure.worker.led_sessions import LedSession
 from perdure.worker.loading import load
-from perdure.worker.notices import notice_source
+from perdure.worker.notices import InBackground, Source, notice_source
 from perdure.worker.output import OutputLog
 from perdure.worker.processes import TOKEN_VARIABLE
 from perdure.worker.stops import StopBoard
@@ -48,6 +52,7 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     logs: Path
     sessions: Path
     gpus: str | None = None
+    restarts: int = 0
 
 
 def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoard) -> None:
@@ -60,12 +65,17 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
     store = open_store(options.store, write=True)
     document = read_job(store, JobId(options.job))
     job = load(document)
-    launch = LaunchId(options.launch)
     clock = SystemClock()
+    allocated = _allocated(options, store, document, job, environment)
+    launch: LaunchId | None = LaunchId(options.launch)
+    if allocated is not None:
+        launch = allocated.launch(LaunchId(options.launch))
+    if launch is None:
+        return
     records = JobRecords(store.driver, document.job, clock=clock, pause=pause)
     step = _step_of(records, launch)
     options.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
-    session_root = options.sessions / options.launch
+    session_root = options.sessions / launch
     session_root.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = OutputLog(options.logs / f"{launch}.log", document.options.log_limit_bytes)
     tier, tier_trouble = _local_tier(store, document)
@@ -91,15 +101,58 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
         tier_trouble=tier_trouble,
         deliver=opener_of(place) if (place := document.options.deliver) is not None else None,
     )
-    imds = environment.get(_IMDS_VARIABLE)
-    notice = document.options.notice
-    source = notice_source(notice, imds_url=imds) if imds else notice_source(notice)
-    Launch(context, records, Wiring(pause=pause, notices=source)).run()
+    Launch(context, records, Wiring(pause=pause, notices=_notices(document, environment))).run()
     context.led.close()
     with suppress(OSError):  # folders that are to be kept
         session_root.rmdir()
-    if board.stops_all() is None:
+    if allocated is not None:
+        allocated.leave(launch, board.stops_all())
+    elif board.stops_all() is None:
         _turn_if_unmanaged(options, store, context, environment)
+
+
+def _notices(document: JobDocument, environment: Mapping[str, str]) -> Source | None:
+    """Who says that this worker must end soon."""
+    notice = document.options.notice
+    allocation = Allocation.of(environment)
+    if allocation is not None and notice == "auto":
+        return InBackground(TimeLimit(allocation))
+    imds = environment.get(_IMDS_VARIABLE)
+    return notice_source(notice, imds_url=imds) if imds else notice_source(notice)
+
+
+def _allocated(
+    options: WorkerOptions,
+    store: Store,
+    document: JobDocument,
+    job: JobOutline,
+    environment: Mapping[str, str],
+) -> Allocated | None:
+    """What a worker on Slurm knows of its allocation; None for a worker of this host."""
+    allocation = Allocation.of(environment) if document.options.engine == "slurm" else None
+    if allocation is None:
+        return None
+    engine = SlurmEngine(document.options.slurm)
+    view = JobView(
+        ViewParts(
+            driver=store.driver,
+            document=document,
+            job=job,
+            clock=SystemClock(),
+            pause=pause,
+            engine=engine,
+        )
+    )
+    parts = TurnParts(
+        store=options.store,
+        driver=store.driver,
+        engine=engine,
+        logs=options.logs,
+        sessions=options.sessions,
+        environment=environment,
+        clock=SystemClock(),
+    )
+    return Allocated(allocation, view, parts, options.token)
 
 
 def _local_tier(store: Store, document: JobDocument) -> tuple[LocalTier | None, str]:

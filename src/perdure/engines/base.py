@@ -1,10 +1,12 @@
 """What starts workers, seen from a turn."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
+
+from perdure.policy.resources import Requirements
 
 
 class LaunchRequest(Struct, frozen=True, kw_only=True):
@@ -17,6 +19,8 @@ class LaunchRequest(Struct, frozen=True, kw_only=True):
         sessions: where session folders are made.
         gpus: for CUDA_VISIBLE_DEVICES; None: as it is.
         environment: variables that the worker brings its tasks (secrets are not in the store).
+        requirements: what its step asks of a host, for an engine that chooses one.
+        avoid_hosts: where some of its tasks could not start.
     """
 
     store: str
@@ -27,20 +31,22 @@ class LaunchRequest(Struct, frozen=True, kw_only=True):
     sessions: Path
     gpus: str | None
     environment: Mapping[str, str]
+    requirements: Requirements = field(default_factory=Requirements)
+    avoid_hosts: tuple[str, ...] = ()
 
 
 class Engine(Protocol):
     """Starts workers and knows whether they are there."""
 
-    def new_token(self) -> str:
-        """A token for a launch whose intent is about to be recorded."""
+    def new_tokens(self, count: int) -> Sequence[str]:
+        """Tokens for launches of one step whose intents are about to be recorded."""
         ...
 
-    def start(self, request: LaunchRequest) -> Mapping[str, Any]:
-        """Start a worker; returns the engine's own ids for it, JSON-able.
+    def start(self, requests: Sequence[LaunchRequest]) -> Sequence[Mapping[str, Any]]:
+        """Start workers of one step; returns the engine's own ids for each, JSON-able.
 
         Raises:
-            EngineUnavailable, EngineRefused: it was not started.
+            EngineUnavailable, EngineRefused: none of them, or not all of them, were started.
         """
         ...
 
@@ -50,6 +56,10 @@ class Engine(Protocol):
 
     def is_there(self, ids: Mapping[str, Any]) -> bool:
         """Whether the engine still has that worker, running or waiting."""
+        ...
+
+    def why_stopped(self, ids: Mapping[str, Any]) -> str | None:
+        """Why a worker that ended before it began is not to be started again; None: it is."""
         ...
 
     def interrupt(self, ids: Mapping[str, Any], *, by_person: bool) -> None:

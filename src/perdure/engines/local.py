@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,16 +59,20 @@ class LocalEngine:
             self._started[process.pid] = process
         self._prepared.clear()
 
-    def new_token(self) -> str:
-        """The token of a prepared worker, if there is one."""
-        return next(iter(self._prepared), None) or secrets.token_hex(16)
+    def new_tokens(self, count: int) -> Sequence[str]:
+        """Those of prepared workers first."""
+        prepared = list(self._prepared)[:count]
+        return [*prepared, *(secrets.token_hex(16) for _ in range(count - len(prepared)))]
 
-    def start(self, request: LaunchRequest) -> Mapping[str, Any]:
-        """Start a worker; what it prints itself goes into ``<launch>.out`` beside its log.
+    def start(self, requests: Sequence[LaunchRequest]) -> Sequence[Mapping[str, Any]]:
+        """Start workers; what one prints itself goes into ``<launch>.out`` beside its log.
 
         Raises:
-            EngineRefused: the process could not be started.
+            EngineRefused: a process could not be started.
         """
+        return [self._start(request) for request in requests]
+
+    def _start(self, request: LaunchRequest) -> Mapping[str, Any]:
         try:
             request.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
             request.sessions.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -109,6 +113,10 @@ class LocalEngine:
         if process is not None and process.poll() is not None:
             return False
         return not is_gone(ids)
+
+    def why_stopped(self, ids: Mapping[str, Any]) -> str | None:  # noqa: ARG002
+        """Nobody stops a process of this host that has not begun."""
+        return None
 
     def interrupt(self, ids: Mapping[str, Any], *, by_person: bool) -> None:
         """SIGINT for a person's wish, SIGTERM for the host's; nothing to a worker elsewhere."""

@@ -82,6 +82,7 @@ def _job_sentences(found: JobStatus) -> Iterator[str]:
         yield f"{who} asked to {facts.stop.kind} all of it (record {facts.stop.number})"
     if status.reason:
         yield status.reason
+    yield from (f"it was stopped because {reason}" for reason in facts.stop_reasons)
     for launch in found.now.launches.values():
         if launch.state == "gone":
             yield "a worker is gone without a word; the next command ends what is left of it"

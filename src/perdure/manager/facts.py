@@ -18,7 +18,7 @@ from perdure.policy.states import Counts
 
 #: Raised whenever the facts of one store are other facts, or an outline has other fields; what was
 #: cached before is then made anew.
-FACTS_VERSION = 3
+FACTS_VERSION = 4
 
 #: The kind of notes on what a job's checkpoints will need: one attempt of a launch has them.
 SPACE = "space"
@@ -190,6 +190,7 @@ class JobFacts(Struct, frozen=True, kw_only=True):
     settled_at: str | None
     reason: str
     damage: tuple[str, ...] = ()
+    stop_reasons: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As it is cached."""

@@ -23,12 +23,14 @@ from perdure.manager.job_view import JobView
 from perdure.manager.labels import task_label
 from perdure.manager.positions import Positions, journal_mark, lineage_name
 from perdure.manager.step_view import StepView, Watched
+from perdure.policy.outcome import By
 from perdure.policy.resuming import Failed, Held, ResumeDecision, Start
 from perdure.policy.states import Counts, State, Status, waiting_status
 from perdure.policy.stops import JOB, Scope, Stops
 from perdure.store.layout import LaunchId, StepKey, TaskKey
 from perdure.store.records.lineage import Claim, Lineage
 from perdure.worker.job_records import LineageId
+from perdure.worker.ticker import scope_of
 
 #: Jobs of up to so many tasks list every attempt.
 EVERY_ATTEMPT_TASKS = 1_000
@@ -89,6 +91,7 @@ class _Reading:
             attempts_left_out=listed.attempts_left_out,
             launches=tuple(self._launches()),
             stop=self._stop(),
+            stop_reasons=self._stop_reasons(),
             settled=settled.value if settled is not None else None,
             settled_at=str(entry.header.get("at", "")) if settled and entry else None,
             reason=str(entry.header.get("reason", "")) if settled and entry else "",
@@ -243,6 +246,17 @@ class _Reading:
                 claims = watched.view.lineage.claims if watched.view is not None else ()
                 if watched.is_running and claims and claims[-1].launch == launch:
                     yield step.key, task
+
+    def _stop_reasons(self) -> tuple[str, ...]:
+        """Why something is stopped that no command stopped, each reason once."""
+        reasons = [
+            wish.reason
+            for wish in self._view.records.state.wishes
+            if wish.reason
+            and wish.by == By.USER.value
+            and self._stops.stopped(scope_of(wish)) is not None
+        ]
+        return tuple(dict.fromkeys(reasons))
 
     def _stop(self) -> StopFacts | None:
         stop = self._stops.stopped(JOB)

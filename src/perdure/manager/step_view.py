@@ -316,6 +316,17 @@ class StepView(Struct):
         running = [task for task, watched in self.watched.items() if watched.is_running]
         return any(scope.covers(Scope(self.key, task)) for task in (*self.running, *running))
 
+    def last_held_by(self, launch: LaunchId, stops: Stops) -> tuple[TaskKey, ...]:
+        """Tasks that are to go on, and that this launch was the last one to hold."""
+        return tuple(
+            task
+            for task, watched in self.watched.items()
+            if watched.view is not None
+            and watched.view.past
+            and watched.view.past[-1].claim.launch == launch
+            and self.status(watched, stops).state is State.PENDING
+        )
+
     def counts(self, stops: Stops) -> Counts:
         """How many tasks are in which state."""
         statuses = [self.status(watched, stops) for watched in self.watched.values()]

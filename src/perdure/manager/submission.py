@@ -87,11 +87,13 @@ def submit(
     *,
     again: bool = False,
     probe: Callable[[], None] = lambda: None,
+    is_same: Callable[[JobDocument, JobDocument], bool] = lambda _document, _known: False,
 ) -> Submitted:
     """Put the job, unless its key or its command line has one already.
 
     A key's job is found whatever became of it, but for ``again``: then a settled one is left
-    alone. A command line's job is found only while it is not settled.
+    alone. A command line's job is found while it is not settled, or if ``is_same`` says of the new
+    and the known one that they are one all the same.
 
     Args:
         driver: of the store.
@@ -100,6 +102,7 @@ def submit(
         pause: waits before the next try of a put.
         again: see above.
         probe: tries what a new job needs beside the store; what it raises keeps it from being put.
+        is_same: whether the new job and the known one of its line are one all the same.
 
     Raises:
         HomeError, OutOfSpace: the store does not take it.
@@ -115,7 +118,11 @@ def submit(
     while True:
         log.read()
         known = _job_of(driver, log)
-        if known is not None and not (only_open and is_settled(driver, known.job, clock, pause)):
+        if known is not None and (
+            not only_open
+            or is_same(document, known)
+            or not is_settled(driver, known.job, clock, pause)
+        ):
             _check_same(document, known)
             return Submitted(document=known, is_new=False)
         probe()

@@ -8,20 +8,22 @@ engine knows it by; a maker that dies in between leaves an intent that the next 
 Source: docs/journal-format.md, "turn"; policy.turn decides.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from msgspec import Struct, to_builtins
 from ulid import ULID
 
 from perdure.clock import Clock
 from perdure.engines.base import Engine, LaunchRequest
-from perdure.manager.job_view import JobView, grant_of
+from perdure.manager.job_view import JobView, grant_of, requirements
 from perdure.manager.starting import Starts
 from perdure.policy.resources import Grant
 from perdure.policy.states import Counts
+from perdure.policy.stops import Scope
 from perdure.policy.turn import (
+    Action,
     Impossible,
     Launch,
     Relaunch,
@@ -34,6 +36,7 @@ from perdure.policy.turn import (
 from perdure.store import layout
 from perdure.store.drivers.driver import Driver
 from perdure.store.layout import LaunchId, StepKey, TaskKey
+from perdure.store.records.job_log import LaunchIntent
 from perdure.worker.claiming import fence, seal
 from perdure.worker.keeper import end_launch
 
@@ -71,13 +74,26 @@ class TurnMaker:
         parts: what it acts with.
         name: who makes them, for the log.
         starts: whether workers are started; without, only what has happened is recorded.
+        only: the step whose workers may be started; None: any.
+        most: how many may be started; None: as many as the plan has.
     """
 
-    def __init__(self, view: JobView, parts: TurnParts, *, name: str, starts: bool = True) -> None:
+    def __init__(
+        self,
+        view: JobView,
+        parts: TurnParts,
+        *,
+        name: str,
+        starts: bool = True,
+        only: StepKey | None = None,
+        most: int | None = None,
+    ) -> None:
         self._view = view
         self._with = parts
         self._name = name
         self._may_start = starts
+        self._only = only
+        self._most = most
         self._impossible: set[int] = set()
         self._starts = Starts(view, parts.driver, parts.clock)
 
@@ -97,11 +113,16 @@ class TurnMaker:
 
     def _round(self) -> Wait | Rest | None:
         """Carry a plan out; None when something was recorded or refused: plan anew."""
-        for action in plan_turn(self._view.snapshot()):
+        plan = plan_turn(self._view.snapshot())
+        for action in plan:
             match action:
                 case Wait() | Rest():
                     return action
                 case Relaunch() | Launch() if not self._may_start:
+                    pass
+                case Relaunch() if self._most is not None:
+                    pass
+                case Launch(step=step) if self._only not in (None, step) or self._most == 0:
                     pass
                 case Seal(launch=launch):
                     self._seal(LaunchId(launch))
@@ -112,10 +133,11 @@ class TurnMaker:
                 case Settle():
                     self._settle(action)
                     return None
-                case Launch():
+                case Launch(step=step):
                     if wait := self._starts.pause():
                         return Wait(seconds=wait)
-                    self._launch(action)
+                    found = [one for one in plan if _is_launch_of(one, step)]
+                    self._launch(found[: self._most])
                     return None
                 case Impossible(step=step, reasons=reasons):
                     self._tell_impossible(step, reasons)
@@ -127,11 +149,25 @@ class TurnMaker:
         records = self._view.records
         tell = self._with.told if launch in records.state.started else self._with.noted
         tell(f"worker {launch} has died, or its host has: what it held is taken back")
+        intent = records.state.launches.get(launch)
+        if intent is not None and launch not in records.state.started:
+            self._hold_if_stopped(intent)
         seal(records, launch, by=self._name)
         fence(records, launch)
-        intent = records.state.launches.get(launch)
         if intent is not None:
             end_launch(intent.token, folder=self._with.sessions / launch)
+
+    def _hold_if_stopped(self, intent: LaunchIntent) -> None:
+        """What somebody ended in the engine before it began stays stopped, with its step."""
+        ids = self._view.records.state.launched.get(intent.token)
+        why = None if ids is None else self._with.engine.why_stopped(ids)
+        if why is None:
+            return
+        step = {"step": intent.step}
+        self._with.told(f"step {self._name_of(intent.step)!r} is suspended: {why}")
+        record = {"kind": "suspend", "scope": step, "by": "user", "reason": why}
+        while self._view.stops.stopped(Scope(intent.step)) is None:
+            self._view.records.append(record)
 
     def _settle(self, action: Settle) -> None:
         """Record the end of a step, or of the job; the journals that say so are made durable."""
@@ -156,11 +192,25 @@ class TurnMaker:
             if self._with.driver.head(key) is not None:
                 self._with.driver.sync(key)
 
-    def _launch(self, action: Launch) -> None:
-        """Record the intent; start the worker only if the intent is ours."""
-        launch, token = LaunchId(str(ULID()).lower()), self._with.engine.new_token()
+    def _launch(self, actions: Sequence[Launch]) -> None:
+        """Record the intents of one step's launches; start the workers of those that are ours."""
+        requests: list[LaunchRequest] = []
+        tokens = self._with.engine.new_tokens(len(actions))
+        for action, token in zip(actions, tokens, strict=True):
+            launch = LaunchId(str(ULID()).lower())
+            if not self._view.records.append(self._intent(launch, token, action)):
+                break
+            requests.append(
+                self._request(launch, token, action.step, action.grant, action.avoid_hosts)
+            )
+        if requests:
+            self._start(requests)
+            if self._most is not None:
+                self._most -= len(requests)
+
+    def _intent(self, launch: LaunchId, token: str, action: Launch) -> dict[str, Any]:
         view = self._view.steps[StepKey(action.step)]
-        record = {
+        return {
             "kind": "launch",
             "launch": launch,
             "token": token,
@@ -172,8 +222,6 @@ class TurnMaker:
             "shares": action.takes_shares,
             "resources": _resources(action.grant),
         }
-        if self._view.records.append(record):
-            self._start(launch, token, action.grant)
 
     def _relaunch(self, launch: LaunchId, token: str) -> None:
         """An intent whose author died before the engine's ids were recorded."""
@@ -181,28 +229,38 @@ class TurnMaker:
         if found is not None:
             self._record_ids(token, found)
             return
-        resources = self._view.records.state.launches[launch].resources
-        self._start(launch, token, grant_of(resources))
+        intent = self._view.records.state.launches[launch]
+        self._start([self._request(launch, token, intent.step, grant_of(intent.resources))])
 
-    def _start(self, launch: LaunchId, token: str, grant: Grant | None) -> None:
+    def _request(
+        self,
+        launch: LaunchId,
+        token: str,
+        step: int,
+        grant: Grant | None,
+        avoid_hosts: tuple[str, ...] = (),
+    ) -> LaunchRequest:
         gpus = None
         if grant is not None and grant.gpus is not None:
             gpus = ",".join(str(index) for index in grant.gpus)
-        ids = self._with.engine.start(
-            LaunchRequest(
-                store=self._with.store,
-                job=self._view.document.job,
-                launch=launch,
-                token=token,
-                logs=self._with.logs,
-                sessions=self._with.sessions,
-                gpus=gpus,
-                environment=self._with.environment,
-            )
+        return LaunchRequest(
+            store=self._with.store,
+            job=self._view.document.job,
+            launch=launch,
+            token=token,
+            logs=self._with.logs,
+            sessions=self._with.sessions,
+            gpus=gpus,
+            environment=self._with.environment,
+            requirements=requirements(self._view.job.step(step).requirements),
+            avoid_hosts=avoid_hosts,
         )
-        self._starts.add(launch)
-        self._with.noted(f"launch {launch} is started: {dict(ids)}")
-        self._record_ids(token, ids)
+
+    def _start(self, requests: Sequence[LaunchRequest]) -> None:
+        for request, ids in zip(requests, self._with.engine.start(requests), strict=True):
+            self._starts.add(LaunchId(request.launch))
+            self._with.noted(f"launch {request.launch} is started: {dict(ids)}")
+            self._record_ids(request.token, ids)
 
     def _record_ids(self, token: str, ids: Mapping[str, Any]) -> None:
         while not self._view.records.append({"kind": "launched", "token": token, "ids": dict(ids)}):
@@ -217,6 +275,10 @@ class TurnMaker:
 
     def _name_of(self, step: int) -> str:
         return self._view.job.step(step).name
+
+
+def _is_launch_of(action: Action, step: int) -> TypeGuard[Launch]:
+    return isinstance(action, Launch) and action.step == step
 
 
 def _counts(counts: Counts) -> dict[str, int]:

@@ -42,10 +42,12 @@ class HostNotice(Struct, frozen=True, kw_only=True):
         action: what will happen: ``terminate``, ``stop``, ``hibernate``, ``rebalance`` or a word of
             the user's command.
         deadline_at: the absolute moment, or None where none was given.
+        is_of_allocation: whether only this worker's place on the host ends: the job goes on.
     """
 
     action: str
     deadline_at: datetime | None
+    is_of_allocation: bool = False
 
 
 Source = Callable[[], HostNotice | None]

@@ -173,17 +173,20 @@ class Ticker:
             return
         self._notice = notice
         until = to_text(notice.deadline_at) if notice.deadline_at is not None else "an unknown time"
-        self._with.told(f"the host gave notice: {notice.action} at {until}")
+        who = "the allocation ends" if notice.is_of_allocation else "the host gave notice"
+        self._with.told(f"{who}: {notice.action} at {until}")
         if notice.action in _NO_STOP:
             return
         deadline = None
         if notice.deadline_at is not None:
             left = (notice.deadline_at - self._with.clock.now()).total_seconds()
             deadline = now + max(0.0, left)
+        by = "engine" if notice.is_of_allocation else "host"
         self._with.board.post(
-            Stop(intent=Intent.SUSPEND, by="host", deadline=deadline, reason=notice.action)
+            Stop(intent=Intent.SUSPEND, by=by, deadline=deadline, reason=notice.action)
         )
-        self._record_host_stop(notice.action)
+        if not notice.is_of_allocation:
+            self._record_host_stop(notice.action)
 
     def _record_host_stop(self, action: str) -> None:
         """Nothing new is started on a host that is to go; the same line elsewhere lifts it."""

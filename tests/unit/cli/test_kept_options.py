@@ -37,6 +37,8 @@ OTHERS = {
     "hooks": ({"save": ("a", "b")}, "--on stays nothing (given now: save=a, b)"),
     "temporary_dir": ("/fast", "--sessions-dir stays nothing (given now: /fast)"),
     "key_file": ("/key", "--encrypt stays nothing (given now: /key)"),
+    "engine": ("slurm", "--engine stays local (given now: slurm)"),
+    "slurm": (("-p", "long"), "--slurm stays nothing (given now: -p long)"),
     "local_store": ("/fast", "--local-store stays nothing (given now: /fast)"),
 }
 

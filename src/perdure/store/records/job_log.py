@@ -79,6 +79,7 @@ class Wish(Struct, frozen=True, kw_only=True):
 
     Attributes:
         on_conflict: what a person said about outside files that others wrote: overwrite or keep.
+        reason: why, where nobody gave a command for it.
     """
 
     number: int
@@ -88,6 +89,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     lifts: int = 0
     is_now: bool = False
     on_conflict: str | None = None
+    reason: str = ""
 
 
 class JobLogState(Struct):
@@ -194,4 +196,5 @@ def _wish(entry: Entry) -> Wish:
         lifts=int(fields.get("lifts", 0)),
         is_now=bool(fields.get("now", False)),
         on_conflict=fields.get("on_conflict"),
+        reason=str(fields.get("reason", "")),
     )

@@ -1,0 +1,182 @@
+"""A worker in an allocation of Slurm: as which launch it begins, and what it leaves behind.
+
+Theory of operation. An element of an array may run several times: at its time limit it puts itself
+back into the queue, and so does Slurm when it is preempted or its node is lost. Each run of it is a
+launch of its own, with a token of its own: before it asks to be put back it records the intent of
+the next run, with what it was working at, so that whoever makes a turn meanwhile knows that this is
+seen to. A run that finds no intent (its predecessor could not record one) makes a turn that starts
+nobody but itself.
+
+What somebody cancelled stays stopped: what this launch worked at is suspended by a person's wish.
+Where Slurm does not say why it ended a job, it is taken to be cancelled.
+
+Source: docs/engines.md; docs/journal-format.md "A second `started`".
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from perdure.engines.base import Engine, LaunchRequest
+from perdure.engines.slurm.allocation import Allocation, is_time_limit
+from perdure.engines.slurm.slurm_format import Cause, Token, parse_token
+from perdure.errors import EngineRefused
+from perdure.manager.job_view import JobView
+from perdure.manager.turns import TurnMaker, TurnParts
+from perdure.policy.snapshot import LaunchState
+from perdure.policy.turn import Wait
+from perdure.store.layout import LaunchId, StepKey
+from perdure.store.records.job_log import LaunchIntent
+from perdure.worker.stops import Stop
+
+_LOOK_SECONDS = 1.0
+
+
+class _Itself:
+    """An engine that starts one worker: the next run of this allocation, or this one."""
+
+    def __init__(self, engine: Engine, allocation: Allocation, token: str, *, is_now: bool) -> None:
+        self._engine = engine
+        self._allocation = allocation
+        self._token = token
+        self._is_now = is_now
+
+    def new_tokens(self, count: int) -> Sequence[str]:
+        assert count == 1
+        return [self._token]
+
+    def start(self, requests: Sequence[LaunchRequest]) -> Sequence[Mapping[str, Any]]:
+        """Put the allocation back into the queue; where that may not be, submit another one."""
+        if self._is_now:
+            return [self._allocation.ids()]
+        try:
+            self._allocation.requeue()
+        except EngineRefused:
+            return self._engine.start(requests)
+        return [self._allocation.ids()]
+
+    def find(self, token: str) -> Mapping[str, Any] | None:
+        return self._engine.find(token)
+
+    def is_there(self, ids: Mapping[str, Any]) -> bool:
+        return self._engine.is_there(ids)
+
+    def why_stopped(self, ids: Mapping[str, Any]) -> str | None:
+        return self._engine.why_stopped(ids)
+
+    def interrupt(self, ids: Mapping[str, Any], *, by_person: bool) -> None:
+        self._engine.interrupt(ids, by_person=by_person)
+
+    def wait(self, seconds: float) -> bool:
+        return self._engine.wait(seconds)
+
+
+class Allocated:
+    """What a worker's entry asks about its allocation.
+
+    Args:
+        allocation: the one that it runs in.
+        view: of the job, with the engine that started this worker.
+        parts: for turns.
+        token: of this run.
+    """
+
+    def __init__(self, allocation: Allocation, view: JobView, parts: TurnParts, token: str) -> None:
+        self._allocation = allocation
+        self._view = view
+        self._with = parts
+        self._token = token
+
+    def launch(self, first: LaunchId) -> LaunchId | None:
+        """As which launch this run begins; None: there is nothing left for it to do.
+
+        Blocks while the run before it may still be alive.
+
+        Args:
+            first: the launch of the allocation's first run.
+        """
+        mine = parse_token(self._token)
+        if mine is None or not mine.restarts:
+            return first
+        self._view.refresh()
+        step = self._view.records.state.launches[first].step
+        maker = self._maker(self._token, step, is_now=True)
+        while (intent := self._intent(self._token)) is None:
+            if isinstance(maker.make(), Wait) and self._runs_before(mine):
+                time.sleep(_LOOK_SECONDS)
+            elif self._intent(self._token) is None:
+                return None
+        return intent.launch
+
+    def _intent(self, token: str) -> LaunchIntent | None:
+        launches = self._view.records.state.launches.values()
+        return next((intent for intent in launches if intent.token == token), None)
+
+    def _runs_before(self, mine: Token) -> bool:
+        """Whether an earlier run of this allocation may still be at work."""
+        for intent in self._view.records.state.launches.values():
+            token = parse_token(intent.token)
+            if (
+                token is not None
+                and (token.array, token.index) == (mine.array, mine.index)
+                and token.restarts < mine.restarts
+                and self._view.launch_state(intent) in (LaunchState.LIVE, LaunchState.SILENT)
+            ):
+                return True
+        return False
+
+    def leave(self, launch: LaunchId, stop: Stop | None) -> None:
+        """What follows from how this run ended; its journal is closed.
+
+        Blocks until Slurm ends this process, where it was asked to put it back.
+
+        Args:
+            launch: the one that ended.
+            stop: why it stopped before all was done; None: it did not.
+        """
+        if stop is None:
+            self._record_turn()
+        elif stop.by != "user":
+            cause = Cause.TIME_LIMIT if is_time_limit(stop.reason) else self._allocation.cause()
+            print(f"perdure-worker: {cause.value}", flush=True)
+            print(self._allocation.last_words(), flush=True)
+            if cause in (Cause.CANCELLED, Cause.UNKNOWN):
+                self._hold(launch, cause)
+            else:
+                self._come_back(launch, is_queued=cause is Cause.REQUEUED)
+
+    def _record_turn(self) -> None:
+        """What has ended is recorded; what is next is started by the turn behind the array."""
+        TurnMaker(self._view, self._with, name="worker", starts=False).make()
+
+    def _come_back(self, launch: LaunchId, *, is_queued: bool) -> None:
+        mine = parse_token(self._token)
+        assert mine is not None
+        token = str(Token(array=mine.array, index=mine.index, restarts=mine.restarts + 1))
+        self._view.refresh()
+        step = self._view.records.state.launches[launch].step
+        self._maker(token, step, is_now=is_queued).make()
+        if self._intent(token) is not None:
+            self._allocation.wait_for_the_end(until_killed=False)
+
+    def _maker(self, token: str, step: StepKey, *, is_now: bool) -> TurnMaker:
+        """Makes turns that start this allocation's next run, or this one, and nobody else."""
+        engine = _Itself(self._with.engine, self._allocation, token, is_now=is_now)
+        parts = replace(self._with, engine=engine)
+        return TurnMaker(self._view, parts, name=f"worker {token}", only=step, most=1)
+
+    def _hold(self, launch: LaunchId, cause: Cause) -> None:
+        """Nothing that this launch worked at is started again before a person says so."""
+        self._view.refresh()
+        step = self._view.records.state.launches[launch].step
+        for task in self._view.steps[step].last_held_by(launch, self._view.stops):
+            record = {
+                "kind": "suspend",
+                "scope": {"step": step, "task": task},
+                "by": "user",
+                "reason": cause.value,
+            }
+            while not self._view.records.append(record):
+                pass

@@ -1,0 +1,35 @@
+"""Which engine starts a job's workers, by the job's own options."""
+
+import sys
+
+from perdure.cli.places import Places
+from perdure.engines.base import Engine
+from perdure.engines.local import LocalEngine
+from perdure.engines.slurm.engine import SlurmEngine
+from perdure.manager.job_view import this_hosts_capacity
+from perdure.policy.resources import Host
+from perdure.store.layout import JobId
+from perdure.store.records.job_document import Options
+
+
+def engine_of(
+    where: Places, job: JobId, options: Options, local: LocalEngine | None = None
+) -> Engine:
+    """The engine that the job was submitted for.
+
+    Args:
+        where: as the workers are told.
+        job: whose workers.
+        options: the job's.
+        local: what starts workers on this host, if that is the engine; None: a new one.
+    """
+    if options.engine == "slurm":
+        settle = [sys.executable, "-P", "-m", "perdure", "settle", job]
+        settle += ["--home", str(where.home), "--store", where.store_url]
+        return SlurmEngine(options.slurm, follow=settle)
+    return local or LocalEngine()
+
+
+def capacity_of(options: Options) -> Host | None:
+    """What the workers of the job share; None where the engine sees to it."""
+    return this_hosts_capacity() if options.engine == "local" else None

@@ -1,0 +1,96 @@
+"""`perdure run` in a batch script of Slurm: two words more in the script that people have.
+
+Theory of operation. The script's job is the host: its workers are processes of it. Before the time
+limit, or when Slurm ends the job, the workers save; then the job is put back into the queue, and
+the command does not return before Slurm has ended it: the lines behind it must not run yet. When
+the script begins again, the same line in the same folder is the same job, and goes on.
+
+A job that somebody cancelled, or of which Slurm does not say why it was ended, stays suspended:
+the same line goes on with it when it is given again by a person, or `perdure resume`.
+
+Source: scontrol(1); docs/engines.md.
+"""
+
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from perdure.engines.slurm.allocation import LEAD_PART, LEAD_SECONDS, Allocation, TimeLimit
+from perdure.engines.slurm.slurm_format import Cause
+from perdure.errors import EngineError
+from perdure.manager.job_view import JobView
+from perdure.manager.managing import Orders
+
+_LOOK_SECONDS = 5.0
+#: The manager starts nothing any more a little before the workers are told.
+_EARLIER_SECONDS, _EARLIER_PART = 20.0, 0.05
+
+
+class Script:
+    """The job of Slurm that a command runs in.
+
+    Attributes:
+        is_over: whether its time limit was seen to come.
+    """
+
+    def __init__(self, allocation: Allocation) -> None:
+        self._allocation = allocation
+        self.is_over = False
+
+    @contextmanager
+    def watched(self, orders: Orders) -> Iterator[None]:
+        """Ask the manager to leave in time."""
+        done = threading.Event()
+        limit = TimeLimit(
+            self._allocation,
+            lead_seconds=LEAD_SECONDS + _EARLIER_SECONDS,
+            lead_part=LEAD_PART + _EARLIER_PART,
+        )
+
+        def watch() -> None:
+            while not done.wait(_LOOK_SECONDS):
+                if limit() is not None:
+                    self.is_over = True
+                    orders.leave = True
+                    return
+
+        thread = threading.Thread(target=watch, name="perdure-time-limit", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+    def leave(self, view: JobView) -> bool:
+        """What follows when the manager was asked to go; blocks until Slurm ends this process.
+
+        Returns whether the job stays suspended: then the command returns.
+        """
+        cause = Cause.TIME_LIMIT if self.is_over else self._allocation.cause()
+        _told(f"Slurm's job {self._allocation.job}: {cause.value}")
+        if cause in (Cause.CANCELLED, Cause.UNKNOWN):
+            record = {"kind": "suspend", "scope": {}, "by": "user", "reason": cause.value}
+            while view.stops.stopped() is None:
+                view.records.append(record)
+            return True
+        if cause is not Cause.REQUEUED:
+            try:
+                self._allocation.requeue()
+            except EngineError as error:
+                _told(f"it could not be put back into the queue: {error.message}")
+                return False
+            _told("it is back in the queue, and goes on by itself")
+        self._allocation.wait_for_the_end(until_killed=True)
+        return False
+
+
+def script_of(environment: Mapping[str, str]) -> Script | None:
+    """The batch script that this command was started by; None where there is none."""
+    allocation = Allocation.of(environment)
+    return None if allocation is None else Script(allocation)
+
+
+def _told(text: str) -> None:
+    print(f"perdure: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,32 @@
+"""``perdure settle``: a turn by whoever comes when an array of workers is over."""
+
+from typing import Any
+
+import click
+
+from perdure.cli.places import places, where_options
+
+
+@click.command()
+@click.argument("job")
+@where_options
+def settle(job: str, **given: Any) -> int:
+    """Make one turn of JOB: what has ended is recorded, what is next is started.
+
+    Each array of workers on Slurm is followed by a small job that does this, so that nobody has to
+    stay logged in. Anybody may do it at any time: two turns at once do no harm.
+    """
+    from perdure.cli.naming import find_job
+    from perdure.cli.settling import managed_job, settle_job
+    from perdure.manager.presence import has_live_manager
+
+    where = places(given["home"], given["store"])
+    store = where.open(write=True)
+    document = find_job(store, job)
+    if has_live_manager(store.driver, document.job):
+        click.echo(f"perdure: job {document.job} has a manager, which sees to it", err=True)
+        return 0
+    status = settle_job(managed_job(where, store, document))
+    word = "under way" if status is None else status.state.value
+    click.echo(f"perdure: job {document.job} is {word}", err=True)
+    return 0

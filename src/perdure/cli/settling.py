@@ -1,0 +1,67 @@
+"""Turns by whoever comes, where no manager stays: at submit, and behind each array of workers."""
+
+import os
+import time
+from collections.abc import Callable
+
+from perdure.cli.engines import engine_of
+from perdure.cli.managed import Managed, maker_of, resume_all, view_of
+from perdure.cli.places import Places
+from perdure.engines.local import LocalEngine
+from perdure.engines.slurm.engine import SlurmEngine
+from perdure.manager.hooks import Hooks
+from perdure.manager.submission import Submitted
+from perdure.policy.states import Status
+from perdure.policy.turn import Rest
+from perdure.store.opening import Store
+from perdure.store.records.job_document import JobDocument
+from perdure.worker.loading import load
+
+#: A back-off up to so long is waited for; a longer one by a job of its own.
+_WAITED_SECONDS = 20.0
+
+
+def managed_job(
+    where: Places, store: Store, document: JobDocument, local: LocalEngine | None = None
+) -> Managed:
+    """The job with the engine that it was submitted for; nothing is read yet."""
+    engine = engine_of(where, document.job, document.options, local)
+    view = view_of(store, document, load(document), engine)
+    return Managed(places=where, store=store, view=view, engine=engine)
+
+
+def settle_job(managed: Managed, prepare: Callable[[], object] = lambda: None) -> Status | None:
+    """Make turns until workers are under way or nothing goes on by itself: then its status.
+
+    Blocks for a short back-off; a longer one is left to a job of its own.
+
+    Args:
+        managed: the job.
+        prepare: called once when all was read: wishes that the command means.
+    """
+    name = f"settle {os.environ.get('SLURM_JOB_ID', os.getpid())}"
+    maker = maker_of(managed, name)
+    managed.view.refresh()
+    prepare()
+    while True:
+        answer = maker.make()
+        if isinstance(answer, Rest):
+            Hooks(managed.view.document, managed.view, managed.environment).run()
+            return answer.status
+        if answer.seconds is None:
+            return None  # workers are under way, and followed by a turn of their own
+        if answer.seconds > _WAITED_SECONDS and isinstance(managed.engine, SlurmEngine):
+            job = managed.view.document.job
+            managed.engine.follow_later(answer.seconds, managed.places.logs(job))
+            return None
+        time.sleep(answer.seconds)
+
+
+def start_on_engine(where: Places, store: Store, submitted: Submitted) -> None:
+    """Start a job's first workers on an engine that needs nobody to stay.
+
+    Raises:
+        EngineUnavailable, EngineRefused: none were started; the job is in the store.
+    """
+    managed = managed_job(where, store, submitted.document)
+    settle_job(managed, prepare=lambda: submitted.is_new or resume_all(managed.view))

@@ -1,0 +1,1 @@
+"""Workers as elements of Slurm's job arrays."""

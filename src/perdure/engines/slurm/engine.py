@@ -1,0 +1,236 @@
+"""Workers as elements of Slurm's job arrays.
+
+Theory of operation. The launches of one step that are started together are one array. Its script
+reads the array's *elements file*, which says which launch each element is, and becomes its worker;
+the file lies beside the logs, in the home, which every node must see. An array has a token, which
+is its job's name; an element's token is made from it, and carried by everything that the element
+runs. So whoever finds an intent without ids asks for the name, and finds the element.
+
+Slurm is asked once for everything that this user has in it, and what it said holds for some
+seconds: a turn asks once, whatever the number of jobs. Where it does not answer, what it said last
+holds on: jobs run without a controller. What it has forgotten is gone; whether the work was done
+is never asked of Slurm, but of perdure's own records.
+
+Source: sbatch(1), squeue(1); docs/engines.md.
+"""
+
+import getpass
+import math
+import secrets
+import shlex
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from perdure.engines.base import LaunchRequest
+from perdure.engines.slurm.commands import slurm
+from perdure.engines.slurm.slurm_format import (
+    QUEUE_FORMAT,
+    Queued,
+    Token,
+    array_script,
+    element_lines,
+    index_list,
+    parse_queue,
+    parse_submission,
+    parse_token,
+    place_options,
+    resource_options,
+)
+from perdure.errors import EngineError, EngineRefused, EngineUnavailable
+
+#: What Slurm said holds for so long.
+FRESH_SECONDS = 2.0
+#: Of an array's token; the elements' have more behind it.
+_TOKEN_BYTES = 12
+_NAME = "perdure-"
+
+
+class SlurmEngine:
+    """Starts workers on a cluster.
+
+    Args:
+        options: of sbatch, the user's.
+        follow: started behind each array, once all of it is over: a command that makes a turn.
+    """
+
+    def __init__(self, options: Sequence[str] = (), follow: Sequence[str] = ()) -> None:
+        self._options = tuple(options)
+        self._follow = tuple(follow)
+        self._queue: dict[str, Queued] = {}
+        self._asked_at: float | None = None
+
+    def new_tokens(self, count: int) -> Sequence[str]:
+        """Those of the elements of one array."""
+        array = secrets.token_hex(_TOKEN_BYTES)
+        return [str(Token(array=array, index=index)) for index in range(count)]
+
+    def start(self, requests: Sequence[LaunchRequest]) -> Sequence[Mapping[str, Any]]:
+        """Submit one array, and behind it what follows it.
+
+        Raises:
+            EngineUnavailable: Slurm does not answer.
+            EngineRefused: it does not take the array.
+        """
+        first = requests[0]
+        tokens = [_token_of(request) for request in requests]
+        name, indexes = tokens[0].array, [token.index for token in tokens]
+        elements = first.logs / f"{name}.elements"
+        launches = [request.launch for request in requests]
+        _write(elements, element_lines([*zip(launches, tokens, strict=True)]))
+        command = [
+            "sbatch",
+            "--parsable",
+            f"--array={index_list(indexes)}",
+            f"--job-name={_NAME}{name}",
+            f"--output={first.logs}/{name}_%a.out",
+            "--open-mode=append",
+            "--requeue",
+            *resource_options(first.requirements, first.avoid_hosts),
+            *self._options,
+        ]
+        job = _job_of(slurm(command, text=array_script(_worker(first), str(elements))))
+        self._asked_at = None
+        self._submit_follower(job, first.logs)
+        return [_ids(job, index) for index in indexes]
+
+    def follow_later(self, seconds: float, logs: Path) -> None:
+        """Have a turn made in so many seconds.
+
+        Raises:
+            EngineUnavailable, EngineRefused: nobody will make it.
+        """
+        self._submit_turn([f"--begin=now+{math.ceil(seconds)}"], logs)
+
+    def _submit_follower(self, job: str, logs: Path) -> None:
+        """What makes a turn when the whole array is over, however it ended."""
+        with suppress(EngineError):  # who gives a command about the job makes the turn, too
+            self._submit_turn([f"--dependency=afterany:{job}", "--kill-on-invalid-dep=yes"], logs)
+
+    def _submit_turn(self, when: Sequence[str], logs: Path) -> None:
+        if not self._follow:
+            return
+        command = [
+            "sbatch",
+            "--parsable",
+            *when,
+            f"--job-name={_NAME}settle",
+            f"--output={logs}/settle.out",
+            "--open-mode=append",
+            "--requeue",
+            "--cpus-per-task=1",
+            *place_options(self._options),
+            "--wrap",
+            shlex.join(self._follow),
+        ]
+        slurm(command)
+
+    def find(self, token: str) -> Mapping[str, Any] | None:
+        """The element that carries the token, if Slurm has it and has not ended it."""
+        wanted = parse_token(token)
+        self._ask()
+        for queued in self._queue.values():
+            job, _underscore, element = queued.job.partition("_")
+            if (
+                wanted is not None
+                and queued.name == f"{_NAME}{wanted.array}"
+                and element == str(wanted.index)
+                and not queued.is_over
+            ):
+                return _ids(job, wanted.index)
+        return None
+
+    def is_there(self, ids: Mapping[str, Any]) -> bool:
+        """Whether Slurm has the element, waiting or running; yes, where it never answered."""
+        self._ask()
+        queued = self._queue.get(str(ids.get("job")))
+        if queued is None:
+            return self._asked_at is None
+        if queued.waits_for_its_time:
+            self._let_begin(queued)
+        return not queued.is_over
+
+    def why_stopped(self, ids: Mapping[str, Any]) -> str | None:
+        """What was cancelled stays stopped, and so does what Slurm does not know any more."""
+        queued = self._queue.get(str(ids.get("job")))
+        if queued is None:
+            return f"Slurm does not know job {ids.get('job')} any more, and it never began"
+        return f"Slurm's job {queued.job} was cancelled" if queued.is_cancelled else None
+
+    def _let_begin(self, queued: Queued) -> None:
+        """A requeued element would wait for two minutes; its owner may say that it need not."""
+        with suppress(EngineError):
+            slurm(["scontrol", "update", f"JobId={queued.job}", "StartTime=now"])
+
+    def interrupt(self, ids: Mapping[str, Any], *, by_person: bool) -> None:
+        """SIGINT for a person's wish, SIGTERM for the host's, to the worker; best effort."""
+        number = "INT" if by_person else "TERM"
+        with suppress(EngineError):
+            slurm(["scancel", f"--signal={number}", "--batch", str(ids["job"])])
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep; Slurm tells nobody when a job has ended."""
+        time.sleep(seconds)
+        return False
+
+    def _ask(self) -> None:
+        """See that what Slurm said is fresh."""
+        now = time.monotonic()
+        if self._asked_at is not None and now - self._asked_at < FRESH_SECONDS:
+            return
+        command = ["squeue", "-h", "-r", "-t", "all", "-u", getpass.getuser(), "-o", QUEUE_FORMAT]
+        try:
+            found = parse_queue(slurm(command))
+        except EngineUnavailable:
+            return
+        self._queue = {queued.job: queued for queued in found}
+        self._asked_at = now
+
+
+def _token_of(request: LaunchRequest) -> Token:
+    token = parse_token(request.token)
+    if token is None:
+        raise EngineRefused(
+            f"launch {request.launch} was to be started by another engine",
+            hint="Resume the job with the engine that it was submitted for.",
+        )
+    return token
+
+
+def _worker(request: LaunchRequest) -> list[str]:
+    """The command that starts a worker, up to its launch and token."""
+    return [
+        *(sys.executable, "-P", "-m", "perdure.cli.work"),
+        *("--store", request.store),
+        *("--job", request.job),
+        *("--logs", str(request.logs)),
+        *("--sessions", str(request.sessions)),
+    ]
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that the nodes read."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise EngineRefused(
+            f"{path} cannot be written: {error.strerror}",
+            hint="The home must lie where the cluster's nodes can read it: --home DIR.",
+        ) from error
+
+
+def _job_of(printed: str) -> str:
+    try:
+        return parse_submission(printed)
+    except ValueError as error:
+        raise EngineRefused(
+            str(error), hint="See that `sbatch` is Slurm's own, and not a wrapper that prints more."
+        ) from error
+
+
+def _ids(job: str, index: int) -> dict[str, Any]:
+    return {"engine": "slurm", "job": f"{job}_{index}"}

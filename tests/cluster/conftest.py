@@ -1,0 +1,115 @@
+"""A real Slurm for the tests of this folder: started once, always stopped."""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.slurm_cluster import SlurmCluster, missing
+from support.worker_runs import wait_until
+
+#: The first port of the first process of tests; each has a cluster of its own.
+_PORT, _PORTS = 17300, 20
+
+
+class ClusterJob:
+    """One job of the plain user on the cluster, with a home of its own."""
+
+    def __init__(self, cluster: SlurmCluster, folder: Path) -> None:
+        self.cluster = cluster
+        self.folder = folder
+        self.out = folder / "out"
+        self._environment = {
+            "PERDURE_HOME": str(folder / "home"),
+            "PERDURE_CACHE": str(folder / "cache"),
+        }
+
+    def perdure(self, *words: str, check: bool = True):
+        """Give a command of perdure as the plain user."""
+        command = [self.cluster.python(), "-P", "-m", "perdure", *words]
+        return self.cluster.run(
+            command, folder=self.folder, environment=self._environment, check=check
+        )
+
+    def submit(self, template: Path, *words: str) -> str:
+        """Submit it; its id."""
+        options = ("--engine", "slurm", "--heartbeat-seconds", "0.5")
+        done = self.perdure("submit", str(template), "-p", f"Out={self.out}", *options, *words)
+        return done.stdout.strip()
+
+    def status(self) -> dict:
+        """What `perdure status` says of it."""
+        return json.loads(self.perdure("status", "last", "--json").stdout)
+
+    def wait_for(self, *states: str, seconds: float = 120, settles: bool = False) -> dict:
+        """Wait until the job is in one of the states.
+
+        Args:
+            settles: make turns meanwhile: whoever does lets an element that was put back begin at
+                once, which would wait for two minutes.
+        """
+
+        def found() -> dict | None:
+            if settles:
+                self.perdure("settle", "last")
+            status = self.status()
+            return status if status["state"] in states else None
+
+        try:
+            return wait_until(f"the job is {' or '.join(states)}", found, seconds=seconds)
+        except AssertionError:
+            raise AssertionError(self.story()) from None
+
+    def story(self) -> str:
+        """All that tells what happened, for a failure."""
+        texts = [self.perdure("why", "last", check=False).stdout]
+        texts.append(self.cluster.asked("squeue", "-r", "-t", "all", "-o", "%i|%T|%r|%j"))
+        said = sorted((self.folder / "home" / "logs").glob("*/*.out"))
+        texts += [f"--- {one.name}\n{one.read_text(encoding='utf-8')[-2000:]}" for one in said]
+        return "\n".join(texts)
+
+    def lines(self, name: str = "done") -> list[str]:
+        """The lines of a file that the tasks wrote."""
+        path = self.out / name
+        return path.read_text(encoding="utf-8").split() if path.exists() else []
+
+    def element(self) -> str:
+        """The element of an array that runs."""
+        queued = self.cluster.asked("squeue", "-h", "-r", "-t", "R", "-o", "%i|%j").splitlines()
+        running = [line.partition("|")[0] for line in queued if "settle" not in line]
+        return running[0] if running else ""
+
+
+@pytest.fixture(scope="session")
+def cluster(worker_id: str) -> Iterator[SlurmCluster]:
+    """Two nodes of four CPUs."""
+    if (reason := missing()) is not None:
+        pytest.skip(reason)
+    folder = Path(tempfile.mkdtemp(prefix="perdure-slurm-", dir="/tmp"))
+    number = int(worker_id.removeprefix("gw")) if worker_id.startswith("gw") else 0
+    cluster = SlurmCluster(folder, port=_PORT + number * _PORTS)
+    try:
+        cluster.up()
+        yield cluster
+    finally:
+        cluster.down()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def job(cluster: SlurmCluster) -> Iterator[ClusterJob]:
+    """A job to submit; whatever is left of it on the cluster is cancelled."""
+    cluster.up()
+    folder = Path(tempfile.mkdtemp(prefix="job-", dir=cluster.jobs))
+    (folder / "out").mkdir()
+    for path in (folder, folder / "out"):
+        shutil.chown(path, cluster.user.pw_uid, cluster.user.pw_gid)
+    yield ClusterJob(cluster, folder)
+    cluster.run(["scancel", "--user", cluster.user.pw_name], check=False)
+    wait_until(
+        "nothing of it is left",
+        lambda: not cluster.asked("squeue", "-h", "-t", "R,CG,PD", "-o", "%i"),
+    )

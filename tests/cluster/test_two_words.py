@@ -1,0 +1,117 @@
+"""`perdure run` in a batch script of Slurm: the script that people have, with two words more."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from support.worker_runs import wait_until
+
+COUNT = Path(__file__).parent / "count.yaml"
+
+
+class Script:
+    """A batch script that notes what is before and behind the command."""
+
+    def __init__(self, job) -> None:
+        self.job = job
+        self.path = job.folder / "script.sh"
+
+    def write(self, *words: str) -> None:
+        python = self.job.cluster.python()
+        command = [python, "-P", "-m", "perdure", "run", str(COUNT), "-p", f"Out={self.job.out}"]
+        command += ["--heartbeat-seconds", "0.5", *words]
+        places = {"PERDURE_HOME": "home", "PERDURE_CACHE": "cache"}
+        lines = ["#!/bin/bash"]
+        lines += [f"export {name}={self.job.folder / folder}" for name, folder in places.items()]
+        lines += ["echo before >>out/script", shlex.join(command), "code=$?"]
+        lines += ["echo behind:$code >>out/script", "exit $code"]
+        self.path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def submit(self, *options: str) -> str:
+        done = self.job.cluster.run(
+            ["sbatch", "--parsable", *options, str(self.path)], folder=self.job.folder
+        )
+        return done.stdout.strip()
+
+    def let_begin(self, number: str) -> None:
+        """What was put back may begin at once."""
+        self.job.cluster.run(
+            ["scontrol", "update", f"JobId={number}", "StartTime=now"], check=False
+        )
+
+
+@pytest.fixture
+def script(job) -> Script:
+    return Script(job)
+
+
+def is_under_way(job) -> bool:
+    listed = job.perdure("checkpoints", "last", "--json", check=False).stdout
+    return '"sequence"' in listed and bool(job.lines("starts"))
+
+
+def test_a_script_that_is_put_back(job, script):
+    script.write()
+    number = script.submit()
+    wait_until("a task has saved", lambda: is_under_way(job))
+    job.cluster.asked("scontrol", "requeue", number)
+
+    def ended() -> bool:
+        script.let_begin(number)
+        return job.lines("script")[-1].startswith("behind")
+
+    wait_until("the script has ended", ended)
+    assert job.lines("script") == ["before", "before", "behind:0"]
+    first, *others = job.lines("starts")
+    assert first == "1:0"
+    assert len(others) == 1
+    assert others[0] != "1:0"
+    assert job.lines() == ["1:40"]
+
+
+def test_a_script_over_its_time_limit(job, script):
+    script.write("-p", "Most=200")
+    number = script.submit("-t", "1")
+
+    def ended() -> bool:
+        script.let_begin(number)
+        return "behind:0" in job.lines("script")
+
+    wait_until("the script has ended", ended, seconds=200)
+    assert job.lines("script").count("behind:0") == 1
+    assert job.lines("script").count("before") > 1
+    assert [line for line in job.lines("starts") if line == "1:0"] == ["1:0"]
+    assert job.lines() == ["1:200"]
+
+
+def test_a_script_that_is_cancelled_stays_stopped(job, script):
+    script.write()
+    number = script.submit()
+    wait_until("a task has saved", lambda: is_under_way(job))
+    job.cluster.asked("scancel", number)
+    wait_until("it is stopped", lambda: not job.cluster.asked("squeue", "-h", "-o", "%i"))
+    job.wait_for("SUSPENDED")
+    assert "behind:0" not in job.lines("script")
+    script.submit()
+    wait_until("the script has ended", lambda: "behind:0" in job.lines("script"))
+    assert [line for line in job.lines("starts") if line == "1:0"] == ["1:0"]
+    assert job.lines() == ["1:40"]
+
+
+def test_a_second_script_with_the_same_line_is_refused_while_the_first_runs(job, script):
+    script.write()
+    script.submit()
+    wait_until("a task has saved", lambda: is_under_way(job))
+    script.submit()
+    wait_until("the second has ended", lambda: "behind:6" in job.lines("script"))
+    wait_until("the first has ended", lambda: "behind:0" in job.lines("script"))
+    assert job.lines("starts") == ["1:0"]
+    assert job.lines() == ["1:40"]
+
+
+def test_the_elements_of_an_array_are_jobs_of_their_own(job, script):
+    script.write("-p", "Most=8")
+    script.submit("--array=1-2")
+    wait_until("both have ended", lambda: job.lines("script").count("behind:0") == 2)
+    assert job.lines("starts") == ["1:0", "1:0"]
