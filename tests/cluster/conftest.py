@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +11,6 @@ import pytest
 
 from support.slurm_cluster import SlurmCluster, missing
 from support.worker_runs import wait_until
-
-#: The first port of the first process of tests; each has a cluster of its own.
-_PORT, _PORTS = 17300, 20
 
 
 class ClusterJob:
@@ -32,6 +30,21 @@ class ClusterJob:
         command = [self.cluster.python(), "-P", "-m", "perdure", *words]
         return self.cluster.run(
             command, folder=self.folder, environment=self._environment, check=check
+        )
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Begin a command of perdure as the plain user."""
+        user = self.cluster.user
+        return subprocess.Popen(
+            [self.cluster.python(), "-P", "-m", "perdure", *words],
+            cwd=self.folder,
+            env=self.cluster.environment(**self._environment),
+            user=user.pw_uid,
+            group=user.pw_gid,
+            extra_groups=[],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
 
     def submit(self, template: Path, *words: str) -> str:
@@ -84,13 +97,12 @@ class ClusterJob:
 
 
 @pytest.fixture(scope="session")
-def cluster(worker_id: str) -> Iterator[SlurmCluster]:
-    """Two nodes of four CPUs."""
+def cluster() -> Iterator[SlurmCluster]:
+    """Two nodes of four CPUs; a preemption has a grace of 20 s, and KillWait is 5 s."""
     if (reason := missing()) is not None:
         pytest.skip(reason)
     folder = Path(tempfile.mkdtemp(prefix="perdure-slurm-", dir="/tmp"))
-    number = int(worker_id.removeprefix("gw")) if worker_id.startswith("gw") else 0
-    cluster = SlurmCluster(folder, port=_PORT + number * _PORTS)
+    cluster = SlurmCluster(folder, grace_seconds=20)
     try:
         cluster.up()
         yield cluster

@@ -76,6 +76,19 @@ def test_a_more_important_job_takes_the_place_for_a_while(job):
     assert [line for line in job.lines("starts") if line == "1:0"] == ["1:0"]
 
 
+def test_the_grace_of_a_preemption_is_for_saving(job):
+    """Without the early word the program would be killed while it saves: KillWait is 5 s."""
+    job.submit(COUNT, "-p", "Most=60", "-p", "Slow=7")
+    element = wait_until("the task runs", lambda: job.lines("starts") and job.element())
+    job.cluster.asked("sbatch", "-p", "high", "-N2", "--exclusive", "--wrap", "sleep 1")
+    wait_until("it was put back", lambda: element not in job.element())
+    job.wait_for("SUCCEEDED", settles=True)
+    first, second = job.lines("starts")
+    assert first == "1:0"
+    assert int(second.partition(":")[2]) > 0
+    assert job.lines() == ["1:60"]
+
+
 def test_a_worker_that_is_killed_under_a_live_slurmd(job):
     job.submit(COUNT)
     is_under_way(job)
@@ -109,6 +122,29 @@ def test_a_manager_in_front(job):
     done = job.perdure("run", str(COUNT), *words, "--engine", "slurm", "--heartbeat-seconds", "0.5")
     assert "State: SUCCEEDED" in done.stdout
     assert sorted(job.lines()) == ["1:4", "2:4", "3:4", "4:4"]
+
+
+def test_a_manager_in_front_whose_host_is_to_go(job):
+    words = ["-p", f"Out={job.out}", "--engine", "slurm", "--heartbeat-seconds", "0.5"]
+    manager = job.start("run", str(COUNT), *words)
+    is_under_way(job)
+    manager.send_signal(signal.SIGTERM)
+    said, _nothing = manager.communicate(timeout=60)
+    assert manager.returncode == 143
+    assert "goes on by itself on the cluster" in said
+    job.wait_for("SUCCEEDED")
+    assert job.lines("starts") == ["1:0"]
+    assert job.lines() == ["1:40"]
+
+
+def test_a_manager_in_front_that_is_killed(job):
+    words = ["-p", f"Out={job.out}", "--engine", "slurm", "--heartbeat-seconds", "0.5"]
+    manager = job.start("run", str(COUNT), *words, "-p", "Tasks=3", "-p", "Most=8")
+    wait_until("the array is submitted", job.element)
+    manager.kill()
+    manager.communicate()
+    job.wait_for("SUCCEEDED")
+    assert sorted(job.lines()) == ["1:8", "2:8", "3:8"]
 
 
 @pytest.mark.parametrize(
@@ -155,6 +191,7 @@ def test_a_node_that_is_lost_with_all_that_ran_there(job):
 def test_the_controller_is_killed_and_started_again(job):
     job.submit(COUNT)
     is_under_way(job)
+    job.cluster.wait_for_state()
     job.cluster.kill_controller()
     job.cluster.start_controller()
     job.wait_for("SUCCEEDED")

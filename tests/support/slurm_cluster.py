@@ -18,12 +18,13 @@ import os
 import pwd
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import sysconfig
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import perdure
@@ -54,12 +55,26 @@ def plain_user() -> pwd.struct_passwd:
     return pwd.getpwnam(USER)
 
 
+def free_ports(count: int) -> int:
+    """The first of so many ports, one behind the other, that nobody listens on."""
+    for first in range(20_000 + os.getpid() % 500 * 20, 32_000, 20):
+        with ExitStack() as held:
+            try:
+                for port in range(first, first + count):
+                    held.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return first
+    msg = f"no {count} free ports"
+    raise AssertionError(msg)
+
+
 class SlurmCluster:
     """The cluster; `up` starts what does not run, `down` ends all of it.
 
     Args:
         folder: for all that it writes; at most 80 characters long.
-        port: the first of its ports; it takes one more for each node.
+        port: the first of its ports; it takes one more for each node; None: free ones.
         nodes: how many.
         cpus: that each node claims to have.
         grace_seconds: GraceTime of the partition that is preempted.
@@ -70,7 +85,7 @@ class SlurmCluster:
         self,
         folder: Path,
         *,
-        port: int,
+        port: int | None = None,
         nodes: int = 2,
         cpus: int = 4,
         grace_seconds: int = 5,
@@ -80,7 +95,7 @@ class SlurmCluster:
         self.folder = folder
         self.nodes = tuple(f"n{number}" for number in range(1, nodes + 1))
         self.user = plain_user()
-        self._port = port
+        self._port = port if port is not None else free_ports(nodes + 1)
         self._cpus = cpus
         self._grace_seconds = grace_seconds
         self._settings = dict(settings or {})
@@ -120,6 +135,12 @@ class SlurmCluster:
         """Start a node's slurmd, unless it runs."""
         if self._pid(node) is None:
             self._own(["slurmd", "-f", self._conf, "-N", node])
+
+    def wait_for_state(self) -> None:
+        """Wait until the controller has written down what it knows now: what it has not is lost."""
+        began = time.time()
+        state = self.folder / "state" / "job_state"
+        _wait(lambda: state.exists() and state.stat().st_mtime > began, "the state of the jobs")
 
     def kill_controller(self) -> None:
         """SIGKILL slurmctld."""

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from perdure.engines.base import Engine, LaunchRequest
 from perdure.engines.slurm.allocation import Allocation, is_time_limit
+from perdure.engines.slurm.sentinel import Sentinel
 from perdure.engines.slurm.slurm_format import Cause, Token, parse_token
 from perdure.errors import EngineRefused
 from perdure.manager.job_view import JobView
@@ -29,13 +30,16 @@ from perdure.policy.snapshot import LaunchState
 from perdure.policy.turn import Wait
 from perdure.store.layout import LaunchId, StepKey
 from perdure.store.records.job_log import LaunchIntent
-from perdure.worker.stops import Stop
+from perdure.worker.machine import Intent
+from perdure.worker.stops import Stop, StopBoard
 
 _LOOK_SECONDS = 1.0
 
 
 class _Itself:
     """An engine that starts one worker: the next run of this allocation, or this one."""
+
+    ends_with_host = True
 
     def __init__(self, engine: Engine, allocation: Allocation, token: str, *, is_now: bool) -> None:
         self._engine = engine
@@ -126,6 +130,19 @@ class Allocated:
             ):
                 return True
         return False
+
+    def watched(self, board: StopBoard) -> Sentinel:
+        """While it is entered, what Slurm tells the job's steps first stops the task, too."""
+
+        def told() -> None:
+            end = self._allocation.ends_at()
+            left = None if end is None else (end - self._with.clock.now()).total_seconds()
+            now = self._with.clock.monotonic()
+            deadline = None if left is None else now + max(0.0, left)
+            reason = "Slurm ends the job"
+            board.post(Stop(intent=Intent.SUSPEND, by="engine", deadline=deadline, reason=reason))
+
+        return Sentinel(told)
 
     def leave(self, launch: LaunchId, stop: Stop | None) -> None:
         """What follows from how this run ended; its journal is closed.

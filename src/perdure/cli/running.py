@@ -216,6 +216,8 @@ def _show_result(status: Status | None, view: JobView, shown: Shown) -> None:
         print("It is held until you choose one of:")
         for line in _choices(view):
             print(pointed(f"  {line}"), flush=True)
+    elif status is None and document.options.engine != "local":
+        print("It goes on by itself on the cluster.", flush=True)
     elif status is None or not status.state.is_final:
         print(pointed(f"It goes on with:  perdure resume {document.job}"), flush=True)
     if status is not None and (status.is_held or status.state in (State.FAILED, State.CANCELED)):

@@ -18,14 +18,10 @@ def settle(job: str, **given: Any) -> int:
     """
     from perdure.cli.naming import find_job
     from perdure.cli.settling import managed_job, settle_job
-    from perdure.manager.presence import has_live_manager
 
     where = places(given["home"], given["store"])
     store = where.open(write=True)
     document = find_job(store, job)
-    if has_live_manager(store.driver, document.job):
-        click.echo(f"perdure: job {document.job} has a manager, which sees to it", err=True)
-        return 0
     status = settle_job(managed_job(where, store, document))
     word = "under way" if status is None else status.state.value
     click.echo(f"perdure: job {document.job} is {word}", err=True)

@@ -1,7 +1,7 @@
 """Wires a worker together: opens the store, loads the job, makes the launch, and runs it."""
 
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -101,7 +101,9 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
         tier_trouble=tier_trouble,
         deliver=opener_of(place) if (place := document.options.deliver) is not None else None,
     )
-    Launch(context, records, Wiring(pause=pause, notices=_notices(document, environment))).run()
+    wiring = Wiring(pause=pause, notices=_notices(document, environment))
+    with nullcontext() if allocated is None else allocated.watched(board):
+        Launch(context, records, wiring).run()
     context.led.close()
     with suppress(OSError):  # folders that are to be kept
         session_root.rmdir()

@@ -36,7 +36,13 @@ class LaunchRequest(Struct, frozen=True, kw_only=True):
 
 
 class Engine(Protocol):
-    """Starts workers and knows whether they are there."""
+    """Starts workers and knows whether they are there.
+
+    Attributes:
+        ends_with_host: whether its workers end when the host of whoever started them does.
+    """
+
+    ends_with_host: bool
 
     def new_tokens(self, count: int) -> Sequence[str]:
         """Tokens for launches of one step whose intents are about to be recorded."""

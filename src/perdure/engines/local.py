@@ -33,6 +33,8 @@ _PROGRAM = (sys.executable, "-P", "-m", "perdure.cli.work")
 class LocalEngine:
     """Starts workers here."""
 
+    ends_with_host = True
+
     def __init__(self) -> None:
         self._started: dict[int, subprocess.Popen[bytes]] = {}
         self._prepared: dict[str, subprocess.Popen[bytes]] = {}

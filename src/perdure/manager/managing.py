@@ -153,7 +153,12 @@ class Manager:
         self._between(pause)
 
     def _leave(self) -> Wait | None:
-        """The host wants us to go: pass it on once, and wait for the workers to save."""
+        """The host wants us to go: pass it on once, and wait for the workers to save.
+
+        Workers elsewhere go on, and whoever makes the next turn with them.
+        """
+        if not self._engine.ends_with_host:
+            return None
         if not self._orders.leave_seen:
             self._orders.leave_seen = True
             interrupt_workers(self._view, self._engine, by_person=False)

@@ -16,6 +16,8 @@ FULL = OutOfSpace("cannot write log: No space left on device", hint="Free some."
 class Engine:
     """One worker on this host, until it is `gone`."""
 
+    ends_with_host = True
+
     def __init__(self):
         self.is_gone = False
         self.heard = []
@@ -159,3 +161,11 @@ def test_a_worker_whose_ids_could_not_be_recorded_is_told():
     managed.manager.manage()
     assert managed.engine.heard == ["person"]
     assert ids["host"] == this_host().host
+
+
+def test_workers_that_do_not_end_with_this_host_are_left_at_work():
+    managed = Managed()
+    managed.engine.ends_with_host = False
+    managed.orders.leave = True
+    assert managed.manager.manage() is None
+    assert managed.engine.heard == []

@@ -57,6 +57,8 @@ class SlurmEngine:
         follow: started behind each array, once all of it is over: a command that makes a turn.
     """
 
+    ends_with_host = False
+
     def __init__(self, options: Sequence[str] = (), follow: Sequence[str] = ()) -> None:
         self._options = tuple(options)
         self._follow = tuple(follow)
