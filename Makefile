@@ -4,13 +4,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: packages demo test check soak soak-kills soak-searches bench dist clean
+.PHONY: packages demo test test-most test-cluster check soak soak-kills soak-searches bench dist clean
 
 demo: $(STAMP)
 	$(BIN)/perdure demo
 
+# Most tests compute, those on a cluster wait: they run side by side.
 test: $(STAMP) packages
-	$(BIN)/python -m pytest -n 2 -m "not soak" $(TESTS)
+	$(MAKE) -j2 test-most test-cluster
+
+test-most: $(STAMP)
+	$(BIN)/python -m pytest -n 2 -m "not soak" --ignore tests/cluster $(TESTS)
+
+test-cluster: $(STAMP)
+	$(BIN)/python -m pytest -m "not soak" tests/cluster
 
 # Debian's packages for the kills at single system calls (strace), for file systems that clone
 # (xfsprogs) and for a cluster (Slurm); where they cannot be had those tests are skipped, and counted

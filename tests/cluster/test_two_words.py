@@ -61,7 +61,7 @@ def test_a_script_that_is_put_back(job, script):
         script.let_begin(number)
         return job.lines("script")[-1].startswith("behind")
 
-    wait_until("the script has ended", ended)
+    wait_until("the script has ended", ended, seconds=180)
     assert job.lines("script") == ["before", "before", "behind:0"]
     first, *others = job.lines("starts")
     assert first == "1:0"

@@ -274,7 +274,7 @@ class SlurmCluster:
             "SlurmdTimeout": "10",
             "MessageTimeout": "10",
             "KillWait": "5",
-            "MinJobAge": "10",
+            "MinJobAge": "300",
             "MaxArraySize": "1001",
             "JobRequeue": "1",
             "SchedulerType": "sched/backfill",
