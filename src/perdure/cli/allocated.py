@@ -105,8 +105,10 @@ class Allocated:
         if mine is None or not mine.restarts:
             return first
         self._view.refresh()
-        step = self._view.records.state.launches[first].step
-        maker = self._maker(self._token, step, is_now=True)
+        before = self._view.records.state.launches.get(first)
+        if before is None:
+            return first  # who begins with it says what is missing
+        maker = self._maker(self._token, before.step, is_now=True)
         while (intent := self._intent(self._token)) is None:
             if isinstance(maker.make(), Wait) and self._runs_before(mine):
                 time.sleep(_LOOK_SECONDS)

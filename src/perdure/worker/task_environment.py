@@ -19,6 +19,10 @@ from perdure.store.records.job_document import JobDocument
 from perdure.worker.processes import TOKEN_VARIABLE
 
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+# What Slurm says about the job that a process is in: true there only.
+_ALLOCATION = ("SLURM_", "SLURMD_")
+# Which of the host's devices an allocation has.
+_DEVICES = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES")
 
 
 class AttemptVariables(Struct, frozen=True, kw_only=True):
@@ -66,12 +70,16 @@ def base_environment(
 
     Args:
         document: has the submitter's variables.
-        carried: the resuming command's variables, of which only the omitted ones are taken.
+        carried: the worker's own variables, of which only the omitted ones are taken, and those of
+            the allocation that it runs in.
         python_dir: a folder of ours that may be put at the end of PATH (`offer_python`).
         gpus: for CUDA_VISIBLE_DEVICES; None: left as it is.
     """
-    environment = dict(document.variables)
+    environment = {
+        name: text for name, text in document.variables.items() if not name.startswith(_ALLOCATION)
+    }
     environment |= {name: carried[name] for name in document.omitted if name in carried}
+    environment |= _allocated(carried)
     environment["PYTHONUNBUFFERED"] = "1"
     path = environment.get("PATH") or _DEFAULT_PATH
     if shutil.which("python", path=path) is None:
@@ -81,6 +89,17 @@ def base_environment(
     if gpus is not None:
         environment["CUDA_VISIBLE_DEVICES"] = gpus
     return environment
+
+
+def _allocated(carried: Mapping[str, str]) -> dict[str, str]:
+    """What Slurm gave the worker's job; nothing where it is in none."""
+    if "SLURM_JOB_ID" not in carried:
+        return {}
+    return {
+        name: text
+        for name, text in carried.items()
+        if name.startswith(_ALLOCATION) or name in _DEVICES
+    }
 
 
 def missing_secrets(document: JobDocument, carried: Mapping[str, str]) -> tuple[str, ...]:
