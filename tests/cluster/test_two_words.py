@@ -71,18 +71,18 @@ def test_a_script_that_is_put_back(job, script):
 
 
 def test_a_script_over_its_time_limit(job, script):
-    script.write("-p", "Most=200")
+    script.write("-p", "Most=140")
     number = script.submit("-t", "1")
 
     def ended() -> bool:
         script.let_begin(number)
         return "behind:0" in job.lines("script")
 
-    wait_until("the script has ended", ended, seconds=200)
+    wait_until("the script has ended", ended, seconds=280)
     assert job.lines("script").count("behind:0") == 1
     assert job.lines("script").count("before") > 1
     assert [line for line in job.lines("starts") if line == "1:0"] == ["1:0"]
-    assert job.lines() == ["1:200"]
+    assert job.lines() == ["1:140"]
 
 
 def test_a_script_that_is_cancelled_stays_stopped(job, script):

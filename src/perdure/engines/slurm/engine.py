@@ -148,7 +148,7 @@ class SlurmEngine:
     def is_there(self, ids: Mapping[str, Any]) -> bool:
         """Whether Slurm has the element, waiting or running; yes, where it never answered."""
         self._ask()
-        queued = self._queue.get(str(ids.get("job")))
+        queued = self._found(ids)
         if queued is None:
             return self._asked_at is None
         if queued.waits_for_its_time:
@@ -157,10 +157,15 @@ class SlurmEngine:
 
     def why_stopped(self, ids: Mapping[str, Any]) -> str | None:
         """What was cancelled stays stopped, and so does what Slurm does not know any more."""
-        queued = self._queue.get(str(ids.get("job")))
+        queued = self._found(ids)
         if queued is None:
             return f"Slurm does not know job {ids.get('job')} any more, and it never began"
-        return f"Slurm's job {queued.job} was cancelled" if queued.is_cancelled else None
+        return f"Slurm's job {ids.get('job')} was cancelled" if queued.is_cancelled else None
+
+    def _found(self, ids: Mapping[str, Any]) -> Queued | None:
+        """What Slurm says of an element; an array that ended unbegun is shown as one job."""
+        job = str(ids.get("job"))
+        return self._queue.get(job) or self._queue.get(job.partition("_")[0])
 
     def _let_begin(self, queued: Queued) -> None:
         """A requeued element would wait for two minutes; its owner may say that it need not."""
