@@ -1,6 +1,7 @@
 """`perdure run` in a batch script of Slurm: the script that people have, with two words more."""
 
 import shlex
+import time
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from support.worker_runs import wait_until
 
 COUNT = Path(__file__).parent / "count.yaml"
+_SOON_SECONDS = 3.0
 
 
 class Script:
@@ -16,6 +18,7 @@ class Script:
     def __init__(self, job) -> None:
         self.job = job
         self.path = job.folder / "script.sh"
+        self._pending_since: float | None = None
 
     def write(self, *words: str) -> None:
         python = self.job.cluster.python()
@@ -35,7 +38,14 @@ class Script:
         return done.stdout.strip()
 
     def let_begin(self, number: str) -> None:
-        """What was put back may begin at once."""
+        """What was put back may begin soon; at once a slurmd still takes it for killed."""
+        state = self.job.cluster.asked("squeue", "-h", "-j", number, "-t", "all", "-o", "%T")
+        if state != "PENDING":
+            self._pending_since = None
+            return
+        self._pending_since = self._pending_since or time.monotonic()
+        if time.monotonic() - self._pending_since < _SOON_SECONDS:
+            return
         self.job.cluster.run(
             ["scontrol", "update", f"JobId={number}", "StartTime=now"], check=False
         )
