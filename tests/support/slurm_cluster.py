@@ -125,6 +125,7 @@ class SlurmCluster:
         self._kill(self._steps(self.nodes))  # a slurmd waits long for steps that do not end
         for daemon in (*self.nodes, "munged"):
             self._end(daemon, signal.SIGTERM)
+        self._kill(self._left())  # without cgroups a step's orphans live on
 
     def start_controller(self) -> None:
         """Start slurmctld, unless it runs."""
@@ -376,6 +377,17 @@ class SlurmCluster:
             if path.name.isdigit() and _holds(path, sockets)
         ]
         return tuple(_with_descendants(found))
+
+    def _left(self) -> tuple[int, ...]:
+        """Processes of the plain user that jobs of this cluster left behind."""
+        mark = f"SLURM_CONF={self._conf}\0".encode()
+        found = []
+        for path in Path("/proc").iterdir():
+            with suppress(OSError):
+                is_users = path.name.isdigit() and path.stat().st_uid == self.user.pw_uid
+                if is_users and mark in (path / "environ").read_bytes():
+                    found.append(int(path.name))
+        return tuple(found)
 
     def _kill(self, processes: Iterable[int]) -> None:
         for pid in processes:
