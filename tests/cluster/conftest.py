@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from support import worker_runs
 from support.slurm_cluster import SlurmCluster, missing
 from support.worker_runs import wait_until
+
+_PATIENCE_SECONDS = 240.0
 
 
 class ClusterJob:
@@ -57,7 +60,9 @@ class ClusterJob:
         """What `perdure status` says of it."""
         return json.loads(self.perdure("status", "last", "--json").stdout)
 
-    def wait_for(self, *states: str, seconds: float = 120, settles: bool = False) -> dict:
+    def wait_for(
+        self, *states: str, seconds: float = _PATIENCE_SECONDS, settles: bool = False
+    ) -> dict:
         """Wait until the job is in one of the states.
 
         Args:
@@ -94,6 +99,12 @@ class ClusterJob:
         queued = self.cluster.asked("squeue", "-h", "-r", "-t", "R", "-o", "%i|%j").splitlines()
         running = [line.partition("|")[0] for line in queued if "settle" not in line]
         return running[0] if running else ""
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm looks at its limits every half minute, and other tests may run beside."""
+    monkeypatch.setattr(worker_runs, "PATIENCE_SECONDS", _PATIENCE_SECONDS)
 
 
 @pytest.fixture(scope="session")

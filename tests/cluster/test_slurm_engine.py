@@ -168,7 +168,7 @@ def test_what_slurm_does_not_take_is_said_at_submit(job, options, said):
 
 def test_a_time_limit_costs_no_more_than_the_work_since_the_last_save(job):
     job.submit(COUNT, "-p", "Most=180", "--slurm", "-t 1")
-    job.wait_for("SUCCEEDED", seconds=200, settles=True)
+    job.wait_for("SUCCEEDED", settles=True)
     first, *others = job.lines("starts")
     assert first == "1:0"
     assert others
@@ -181,7 +181,7 @@ def test_a_node_that_is_lost_with_all_that_ran_there(job):
     is_under_way(job)
     job.cluster.kill_node(node := job.cluster.asked("squeue", "-h", "-t", "R", "-o", "%N"))
     try:
-        job.wait_for("SUCCEEDED", seconds=200, settles=True)
+        job.wait_for("SUCCEEDED", settles=True)
     finally:
         job.cluster.start_node(node)
     assert job.lines() == ["1:100"]

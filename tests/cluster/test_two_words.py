@@ -71,7 +71,7 @@ def test_a_script_that_is_put_back(job, script):
         script.let_begin(number)
         return job.lines("script")[-1].startswith("behind")
 
-    wait_until("the script has ended", ended, seconds=180)
+    wait_until("the script has ended", ended)
     assert job.lines("script") == ["before", "before", "behind:0"]
     first, *others = job.lines("starts")
     assert first == "1:0"
@@ -88,7 +88,7 @@ def test_a_script_over_its_time_limit(job, script):
         script.let_begin(number)
         return "behind:0" in job.lines("script")
 
-    wait_until("the script has ended", ended, seconds=280)
+    wait_until("the script has ended", ended)
     assert job.lines("script").count("behind:0") == 1
     assert job.lines("script").count("before") > 1
     assert [line for line in job.lines("starts") if line == "1:0"] == ["1:0"]
