@@ -94,6 +94,11 @@ class ClusterJob:
         path = self.out / name
         return path.read_text(encoding="utf-8").split() if path.exists() else []
 
+    def has_saved(self) -> bool:
+        """Whether a task has begun, and has a checkpoint."""
+        listed = self.perdure("checkpoints", "last", "--json", check=False).stdout
+        return '"sequence"' in listed and bool(self.lines("starts"))
+
     def element(self) -> str:
         """The element of an array that runs."""
         queued = self.cluster.asked("squeue", "-h", "-r", "-t", "R", "-o", "%i|%j").splitlines()

@@ -13,14 +13,9 @@ HERE = Path(__file__).parent
 COUNT, CHUNKS = HERE / "count.yaml", HERE / "chunks.yaml"
 
 
-def is_under_way(job, at_least=4):
-    """Wait until a task has saved a few times; the element that runs it."""
-
-    def found():
-        checkpoints = job.perdure("checkpoints", "last", "--json", check=False).stdout
-        return checkpoints.count('"sequence"') and job.lines("starts") and job.element()
-
-    return wait_until("a task has saved", found)
+def is_under_way(job):
+    """Wait until a task has saved; the element that runs it."""
+    return wait_until("a task has saved", lambda: job.has_saved() and job.element())
 
 
 def test_chunks_and_the_step_behind_them(job):

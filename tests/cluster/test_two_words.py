@@ -56,15 +56,10 @@ def script(job) -> Script:
     return Script(job)
 
 
-def is_under_way(job) -> bool:
-    listed = job.perdure("checkpoints", "last", "--json", check=False).stdout
-    return '"sequence"' in listed and bool(job.lines("starts"))
-
-
 def test_a_script_that_is_put_back(job, script):
     script.write()
     number = script.submit()
-    wait_until("a task has saved", lambda: is_under_way(job))
+    wait_until("a task has saved", job.has_saved)
     job.cluster.asked("scontrol", "requeue", number)
 
     def ended() -> bool:
@@ -98,7 +93,7 @@ def test_a_script_over_its_time_limit(job, script):
 def test_a_script_that_is_cancelled_stays_stopped(job, script):
     script.write()
     number = script.submit()
-    wait_until("a task has saved", lambda: is_under_way(job))
+    wait_until("a task has saved", job.has_saved)
     job.cluster.asked("scancel", number)
     wait_until("it is stopped", lambda: not job.cluster.asked("squeue", "-h", "-o", "%i"))
     job.wait_for("SUSPENDED")
@@ -112,7 +107,7 @@ def test_a_script_that_is_cancelled_stays_stopped(job, script):
 def test_a_second_script_with_the_same_line_is_refused_while_the_first_runs(job, script):
     script.write()
     script.submit()
-    wait_until("a task has saved", lambda: is_under_way(job))
+    wait_until("a task has saved", job.has_saved)
     script.submit()
     wait_until("the second has ended", lambda: "behind:6" in job.lines("script"))
     wait_until("the first has ended", lambda: "behind:0" in job.lines("script"))

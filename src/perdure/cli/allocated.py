@@ -15,6 +15,7 @@ Source: docs/engines.md; docs/journal-format.md "A second `started`".
 
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -24,9 +25,11 @@ from perdure.engines.slurm.allocation import Allocation, is_time_limit
 from perdure.engines.slurm.sentinel import Sentinel
 from perdure.engines.slurm.slurm_format import Cause, Token, parse_token
 from perdure.errors import EngineRefused
+from perdure.manager.holding import hold
 from perdure.manager.job_view import JobView
 from perdure.manager.turns import TurnMaker, TurnParts
 from perdure.policy.snapshot import LaunchState
+from perdure.policy.stops import Scope
 from perdure.policy.turn import Wait
 from perdure.store.layout import LaunchId, StepKey
 from perdure.store.records.job_log import LaunchIntent
@@ -69,6 +72,9 @@ class _Itself:
 
     def why_stopped(self, ids: Mapping[str, Any]) -> str | None:
         return self._engine.why_stopped(ids)
+
+    def follow_later(self, seconds: float, logs: Path) -> bool:
+        return self._engine.follow_later(seconds, logs)
 
     def interrupt(self, ids: Mapping[str, Any], *, by_person: bool) -> None:
         self._engine.interrupt(ids, by_person=by_person)
@@ -191,11 +197,4 @@ class Allocated:
         self._view.refresh()
         step = self._view.records.state.launches[launch].step
         for task in self._view.steps[step].last_held_by(launch, self._view.stops):
-            record = {
-                "kind": "suspend",
-                "scope": {"step": step, "task": task},
-                "by": "user",
-                "reason": cause.value,
-            }
-            while not self._view.records.append(record):
-                pass
+            hold(self._view, Scope(step, task), cause.value)

@@ -5,7 +5,6 @@ import sys
 from perdure.cli.places import Places
 from perdure.engines.base import Engine
 from perdure.engines.local import LocalEngine
-from perdure.engines.slurm.engine import SlurmEngine
 from perdure.manager.job_view import this_hosts_capacity
 from perdure.policy.resources import Host
 from perdure.store.layout import JobId
@@ -24,6 +23,8 @@ def engine_of(
         local: what starts workers on this host, if that is the engine; None: a new one.
     """
     if options.engine == "slurm":
+        from perdure.engines.slurm.engine import SlurmEngine
+
         settle = [sys.executable, "-P", "-m", "perdure", "settle", job]
         settle += ["--home", str(where.home), "--store", where.store_url]
         return SlurmEngine(options.slurm, follow=settle)

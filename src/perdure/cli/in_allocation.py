@@ -11,16 +11,17 @@ the same line goes on with it when it is given again by a person, or `perdure re
 Source: scontrol(1); docs/engines.md.
 """
 
-import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from perdure.engines.slurm.allocation import LEAD_PART, LEAD_SECONDS, Allocation, TimeLimit
 from perdure.engines.slurm.slurm_format import Cause
 from perdure.errors import EngineError
+from perdure.manager.holding import hold
 from perdure.manager.job_view import JobView
 from perdure.manager.managing import Orders
+from perdure.policy.stops import JOB
 
 _LOOK_SECONDS = 5.0
 #: The manager starts nothing any more a little before the workers are told.
@@ -63,25 +64,27 @@ class Script:
             done.set()
             thread.join()
 
-    def leave(self, view: JobView) -> bool:
+    def leave(self, view: JobView, told: Callable[[str], None]) -> bool:
         """What follows when the manager was asked to go; blocks until Slurm ends this process.
 
         Returns whether the job stays suspended: then the command returns.
+
+        Args:
+            view: the job's.
+            told: called with what people should know.
         """
         cause = Cause.TIME_LIMIT if self.is_over else self._allocation.cause()
-        _told(f"Slurm's job {self._allocation.job}: {cause.value}")
+        told(f"Slurm's job {self._allocation.job}: {cause.value}")
         if cause in (Cause.CANCELLED, Cause.UNKNOWN):
-            record = {"kind": "suspend", "scope": {}, "by": "user", "reason": cause.value}
-            while view.stops.stopped() is None:
-                view.records.append(record)
+            hold(view, JOB, cause.value)
             return True
         if cause is not Cause.REQUEUED:
             try:
                 self._allocation.requeue()
             except EngineError as error:
-                _told(f"it could not be put back into the queue: {error.message}")
+                told(f"it could not be put back into the queue: {error.message}")
                 return False
-            _told("it is back in the queue, and goes on by itself")
+            told("it is back in the queue, and goes on by itself")
         self._allocation.wait_for_the_end(until_killed=True)
         return False
 
@@ -90,7 +93,3 @@ def script_of(environment: Mapping[str, str]) -> Script | None:
     """The batch script that this command was started by; None where there is none."""
     allocation = Allocation.of(environment)
     return None if allocation is None else Script(allocation)
-
-
-def _told(text: str) -> None:
-    print(f"perdure: {text}", file=sys.stderr, flush=True)

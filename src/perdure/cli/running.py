@@ -14,7 +14,6 @@ from perdure.cli.audience import Audience
 from perdure.cli.display import LogDisplay, timestamps
 from perdure.cli.engines import capacity_of, engine_of
 from perdure.cli.exits import SUSPENDED, TERMINATED, exit_code
-from perdure.cli.in_allocation import script_of
 from perdure.cli.job_options import check_places, told_at_submit
 from perdure.cli.kept_options import kept_options
 from perdure.cli.keys import sealing_of
@@ -37,6 +36,7 @@ from perdure.worker.loading import load
 from perdure.worker.task_environment import missing_secrets
 
 if TYPE_CHECKING:
+    from perdure.cli.in_allocation import Script
     from perdure.manager.job_status import JobStatus
 
 #: How often new output is shown.
@@ -149,7 +149,7 @@ def go_on(managed: Managed, shown: Shown, prepare: Callable[[], None] = lambda: 
 
     for name in missing_secrets(view.document, managed.environment):
         audience.tell(f"the submitter's variable {name} was not kept, and is not set now")
-    script = script_of(os.environ) if view.document.options.engine == "local" else None
+    script = _script_of(view.document)
     try:
         with listening(orders), nullcontext() if script is None else script.watched(orders):
             status = manage(managed, prepare=begin, between=between, orders=orders)
@@ -160,9 +160,18 @@ def go_on(managed: Managed, shown: Shown, prepare: Callable[[], None] = lambda: 
     _show_result(status, view, shown)
     if status is not None:
         return exit_code(status, view) or audience.exit_code
-    if script is not None and not audience.exit_code and script.leave(view):
+    if script is not None and not audience.exit_code and script.leave(view, audience.tell):
         return SUSPENDED
     return _code_of_leaving(audience, orders)
+
+
+def _script_of(document: JobDocument) -> "Script | None":
+    """The batch script of Slurm that this command was started by, where it is the host."""
+    if document.options.engine != "local" or "SLURM_JOB_ID" not in os.environ:
+        return None
+    from perdure.cli.in_allocation import script_of
+
+    return script_of(os.environ)
 
 
 def _hang_up(orders: Orders) -> None:

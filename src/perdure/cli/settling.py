@@ -8,7 +8,6 @@ from perdure.cli.engines import engine_of
 from perdure.cli.managed import Managed, maker_of, resume_all, view_of
 from perdure.cli.places import Places
 from perdure.engines.local import LocalEngine
-from perdure.engines.slurm.engine import SlurmEngine
 from perdure.manager.hooks import Hooks
 from perdure.manager.submission import Submitted
 from perdure.policy.states import Status
@@ -50,9 +49,8 @@ def settle_job(managed: Managed, prepare: Callable[[], object] = lambda: None) -
             return answer.status
         if answer.seconds is None:
             return None  # workers are under way, and followed by a turn of their own
-        if answer.seconds > _WAITED_SECONDS and isinstance(managed.engine, SlurmEngine):
-            job = managed.view.document.job
-            managed.engine.follow_later(answer.seconds, managed.places.logs(job))
+        logs = managed.places.logs(managed.view.document.job)
+        if answer.seconds > _WAITED_SECONDS and managed.engine.follow_later(answer.seconds, logs):
             return None
         time.sleep(answer.seconds)
 

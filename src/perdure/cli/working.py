@@ -3,21 +3,21 @@
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from perdure.cli.allocated import Allocated
 from perdure.cli.keys import sealing_of
 from perdure.clock import SystemClock, pause
+from perdure.engines.base import Engine
 from perdure.engines.local import LocalEngine
-from perdure.engines.slurm.allocation import Allocation, TimeLimit
-from perdure.engines.slurm.engine import SlurmEngine
 from perdure.errors import JobMissing, PerdureError
 from perdure.journal.writer import JournalWriter
 from perdure.manager.job_view import JobView, ViewParts, this_hosts_capacity
 from perdure.manager.presence import has_live_manager
 from perdure.manager.stored_jobs import read_job
 from perdure.manager.turns import TurnMaker, TurnParts
+from perdure.policy.resources import Host
 from perdure.store import layout
 from perdure.store.delivery.delivery_places import opener_of
 from perdure.store.layout import JobId, LaunchId
@@ -37,6 +37,9 @@ from perdure.worker.processes import TOKEN_VARIABLE
 from perdure.worker.stops import StopBoard
 from perdure.worker.task_environment import base_environment
 from perdure.worker.workspaces.openjd import library_rules
+
+if TYPE_CHECKING:
+    from perdure.cli.allocated import Allocated
 
 #: For tests: where the instance metadata service is.
 _IMDS_VARIABLE = "PERDURE_IMDS_URL"
@@ -116,8 +119,11 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
 def _notices(document: JobDocument, environment: Mapping[str, str]) -> Source | None:
     """Who says that this worker must end soon."""
     notice = document.options.notice
-    allocation = Allocation.of(environment)
-    if allocation is not None and notice == "auto":
+    if "SLURM_JOB_ID" in environment and notice == "auto":
+        from perdure.engines.slurm.allocation import Allocation, TimeLimit
+
+        allocation = Allocation.of(environment)
+        assert allocation is not None
         return InBackground(TimeLimit(allocation))
     imds = environment.get(_IMDS_VARIABLE)
     return notice_source(notice, imds_url=imds) if imds else notice_source(notice)
@@ -129,13 +135,28 @@ def _allocated(
     document: JobDocument,
     job: JobOutline,
     environment: Mapping[str, str],
-) -> Allocated | None:
+) -> "Allocated | None":
     """What a worker on Slurm knows of its allocation; None for a worker of this host."""
-    allocation = Allocation.of(environment) if document.options.engine == "slurm" else None
+    if document.options.engine != "slurm":
+        return None
+    from perdure.cli.allocated import Allocated
+    from perdure.engines.slurm.allocation import Allocation
+    from perdure.engines.slurm.engine import SlurmEngine
+
+    allocation = Allocation.of(environment)
     if allocation is None:
         return None
     engine = SlurmEngine(document.options.slurm)
-    view = JobView(
+    view = _view(store, document, job, engine)
+    return Allocated(
+        allocation, view, _turn_parts(options, store, engine, environment), options.token
+    )
+
+
+def _view(
+    store: Store, document: JobDocument, job: JobOutline, engine: Engine, host: Host | None = None
+) -> JobView:
+    return JobView(
         ViewParts(
             driver=store.driver,
             document=document,
@@ -143,18 +164,24 @@ def _allocated(
             clock=SystemClock(),
             pause=pause,
             engine=engine,
+            host=host,
         )
     )
-    parts = TurnParts(
+
+
+def _turn_parts(
+    options: WorkerOptions, store: Store, engine: Engine, environment: Mapping[str, str]
+) -> TurnParts:
+    """What a turn by this worker acts with; the workers that it starts have tokens of their own."""
+    return TurnParts(
         store=options.store,
         driver=store.driver,
         engine=engine,
         logs=options.logs,
         sessions=options.sessions,
-        environment=environment,
+        environment={name: text for name, text in environment.items() if name != TOKEN_VARIABLE},
         clock=SystemClock(),
     )
-    return Allocated(allocation, view, parts, options.token)
 
 
 def _local_tier(store: Store, document: JobDocument) -> tuple[LocalTier | None, str]:
@@ -175,26 +202,8 @@ def _turn_if_unmanaged(
     if has_live_manager(store.driver, context.job_id):
         return
     engine = LocalEngine()
-    view = JobView(
-        ViewParts(
-            driver=store.driver,
-            document=context.document,
-            job=context.job,
-            clock=context.clock,
-            pause=pause,
-            engine=engine,
-            host=this_hosts_capacity(),
-        )
-    )
-    parts = TurnParts(
-        store=options.store,
-        driver=store.driver,
-        engine=engine,
-        logs=options.logs,
-        sessions=options.sessions,
-        environment={name: text for name, text in environment.items() if name != TOKEN_VARIABLE},
-        clock=context.clock,
-    )
+    view = _view(store, context.document, context.job, engine, this_hosts_capacity())
+    parts = _turn_parts(options, store, engine, environment)
     TurnMaker(view, parts, name=f"launch {context.launch}").make()
 
 

@@ -68,6 +68,14 @@ class Engine(Protocol):
         """Why a worker that ended before it began is not to be started again; None: it is."""
         ...
 
+    def follow_later(self, seconds: float, logs: Path) -> bool:
+        """Have a turn made in so many seconds by nobody who waits; whether that can be had.
+
+        Raises:
+            EngineUnavailable, EngineRefused: it can be, and is not.
+        """
+        ...
+
     def interrupt(self, ids: Mapping[str, Any], *, by_person: bool) -> None:
         """Tell a worker at once what stands in the job's log anyway; best effort."""
         ...

@@ -120,6 +120,10 @@ class LocalEngine:
         """Nobody stops a process of this host that has not begun."""
         return None
 
+    def follow_later(self, seconds: float, logs: Path) -> bool:  # noqa: ARG002
+        """Whoever makes the turns here waits."""
+        return False
+
     def interrupt(self, ids: Mapping[str, Any], *, by_person: bool) -> None:
         """SIGINT for a person's wish, SIGTERM for the host's; nothing to a worker elsewhere."""
         if is_of_here(ids) and self.is_there(ids):

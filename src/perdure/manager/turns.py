@@ -17,6 +17,7 @@ from ulid import ULID
 
 from perdure.clock import Clock
 from perdure.engines.base import Engine, LaunchRequest
+from perdure.manager.holding import hold
 from perdure.manager.job_view import JobView, grant_of, requirements
 from perdure.manager.starting import Starts
 from perdure.policy.resources import Grant
@@ -163,11 +164,8 @@ class TurnMaker:
         why = None if ids is None else self._with.engine.why_stopped(ids)
         if why is None:
             return
-        step = {"step": intent.step}
         self._with.told(f"step {self._name_of(intent.step)!r} is suspended: {why}")
-        record = {"kind": "suspend", "scope": step, "by": "user", "reason": why}
-        while self._view.stops.stopped(Scope(intent.step)) is None:
-            self._view.records.append(record)
+        hold(self._view, Scope(intent.step), why)
 
     def _settle(self, action: Settle) -> None:
         """Record the end of a step, or of the job; the journals that say so are made durable."""

@@ -99,13 +99,14 @@ class SlurmEngine:
         self._submit_follower(job, first.logs)
         return [_ids(job, index) for index in indexes]
 
-    def follow_later(self, seconds: float, logs: Path) -> None:
-        """Have a turn made in so many seconds.
+    def follow_later(self, seconds: float, logs: Path) -> bool:
+        """By a job that begins then.
 
         Raises:
             EngineUnavailable, EngineRefused: nobody will make it.
         """
         self._submit_turn([f"--begin=now+{math.ceil(seconds)}"], logs)
+        return True
 
     def _submit_follower(self, job: str, logs: Path) -> None:
         """What makes a turn when the whole array is over, however it ended."""
