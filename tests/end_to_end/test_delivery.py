@@ -95,6 +95,7 @@ def test_a_person_who_stops_a_delivery_that_waits_is_obeyed_at_once(perdure, lin
         perdure.environment |= environment_for(proxy.port)
         submitted = perdure("submit", *command[1:]).stdout.strip()
         perdure("suspend", "last", "--now")
+        perdure("wait", "last", expect=75)
         proxy.fault = lambda _request: answer(503, "SlowDown")
         with perdure.running("resume", "last") as run:
             run.until("its files are not delivered yet")

@@ -49,6 +49,21 @@ def test_ctrl_c_suspends_and_the_printed_line_resumes(perdure):
     assert status["attempts"][1]["resume_status"] == "RESUMED"
 
 
+def test_a_suspended_job_is_resumed_or_removed_by_the_very_next_command(perdure):
+    """Whoever makes its turns is still leaving: that is waited for."""
+    template = perdure.template(COUNTING)
+    with perdure.running("run", template) as run:
+        run.until(r"number 2")
+        perdure("suspend", "last")
+        with perdure.running("resume", "last") as again:
+            assert numbers(run.end(expect=75)) + numbers(again.end(expect=0)) == list(range(6))
+    for _ in range(3):
+        perdure("submit", template, "--key", "next")
+        perdure("suspend", "next", "--now")
+        perdure("wait", "next", expect=75)
+        perdure("rm", "next", "--yes")
+
+
 def test_the_printed_line_names_the_store_and_can_be_asked_what_is_done(perdure, tmp_path):
     store = ("--store", str(tmp_path / "a store"))
     template = perdure.template(COUNTING)

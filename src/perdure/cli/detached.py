@@ -35,7 +35,14 @@ def main() -> int:
     from perdure.cli.engines import engine_of
     from perdure.cli.failing import show
     from perdure.cli.looking import cache_of, keep_outline
-    from perdure.cli.managed import Managed, listening, manage, resume_all, view_of
+    from perdure.cli.managed import (
+        LEAVING_SECONDS,
+        Managed,
+        listening,
+        manage,
+        resume_all,
+        view_of,
+    )
     from perdure.errors import PerdureError
     from perdure.manager.managing import Orders
     from perdure.manager.stored_jobs import read_job
@@ -57,7 +64,13 @@ def main() -> int:
             if options.resume and view.settled(None) is None:
                 resume_all(view)
 
-        managed = Managed(places=where, store=store, view=view, engine=engine)
+        managed = Managed(
+            places=where,
+            store=store,
+            view=view,
+            engine=engine,
+            patience_seconds=LEAVING_SECONDS,
+        )
         with listening(orders):
             manage(managed, prepare=prepare, between=engine.wait, orders=orders)
     except PerdureError as error:

@@ -25,6 +25,9 @@ from perdure.store.records.job_document import JobDocument
 from perdure.template.outline import JobOutline
 from perdure.worker.ticker import scope_of
 
+#: A manager that a suspension ends is gone within this, unless a hook holds it up.
+LEAVING_SECONDS = 10.0
+
 
 class Managed(Struct, frozen=True, kw_only=True):
     """A job and what is needed to manage it.
@@ -34,6 +37,7 @@ class Managed(Struct, frozen=True, kw_only=True):
         environment: variables that the workers bring their tasks.
         told: called with what people should know.
         noted: called with what turns do.
+        patience_seconds: so long another manager of this host that is leaving is waited for.
     """
 
     places: Places
@@ -44,6 +48,7 @@ class Managed(Struct, frozen=True, kw_only=True):
     told: Callable[[str], None] = lambda text: print(f"perdure: {text}", flush=True)
     noted: Callable[[str], None] = lambda _text: None
     clock: Clock = field(default_factory=SystemClock)
+    patience_seconds: float = 0.0
 
 
 def view_of(store: Store, document: JobDocument, job: JobOutline, engine: Engine) -> JobView:
@@ -110,6 +115,7 @@ def manage(
         locks=managed.places.locks,
         clock=managed.clock,
         interval_seconds=view.document.options.heartbeat_seconds,
+        patience_seconds=managed.patience_seconds,
     )
     with presence:
         view.refresh()

@@ -4,10 +4,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from perdure.cli.detached import start_manager
 from perdure.cli.jobs import open_job
 from perdure.cli.keys import sealing_of
-from perdure.cli.managed import Managed, put_resume
+from perdure.cli.managed import LEAVING_SECONDS, Managed, put_resume
 from perdure.cli.naming import find_tasks, scope_of
 from perdure.cli.places import Places
 from perdure.cli.settling import settle_job
@@ -46,7 +48,7 @@ def resume_job(where: Places, given: dict[str, Any], engine: LocalEngine) -> int
     _record(managed.view, given)
     if given["detach"]:
         return detach(where, managed)
-    return go_on(managed, Shown.by(given))
+    return go_on(replace(managed, patience_seconds=LEAVING_SECONDS), Shown.by(given))
 
 
 def detach(where: Places, managed: Managed) -> int:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 0.25
 #: Looking takes up at most this part of the time.
 _LOOKING_SHARE = 0.1
+#: So long whoever recorded the end is waited for: what follows may remove or resume the job.
+_LEAVING_SECONDS = 10.0
 _SHOWN_TASKS = 20
 _ENDED = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELED, State.SUSPENDED})
 
@@ -99,18 +101,20 @@ def _wait(looked: Looked, document: JobDocument, timeout: float | None) -> tuple
     """The status at the end, and whether that was the job's and not the time's."""
     watching = Watching(looked, document)
     deadline = None if timeout is None else time.monotonic() + timeout
-    was_told = False
+    was_told, ended = False, None
     while True:
         began = time.monotonic()
         found = watching.status()
         if found.status.state in _ENDED:
-            return found, True
-        if not found.is_worked_on and not was_told:
+            ended = ended if ended is not None else began
+            if not found.is_worked_on or began - ended >= _LEAVING_SECONDS:
+                return found, True
+        elif not found.is_worked_on and not was_told:
             was_told = True
             click.echo(f"perdure: {pointed(found.status.reason)}", err=True)
         now = time.monotonic()
         if deadline is not None and now >= deadline:
-            return found, False
+            return found, ended is not None
         pause = max(_LOOK_SECONDS, watching.look_seconds, (now - began) / _LOOKING_SHARE)
         time.sleep(pause if deadline is None else min(pause, deadline - now))
 

@@ -26,6 +26,7 @@ from perdure.store.layout import JobId
 from perdure.worker.host import describe_process, is_gone, is_of_here
 
 _OBSERVE_SECONDS = 0.2
+_LOCK_SECONDS = 0.02
 
 
 class Presence:
@@ -36,6 +37,7 @@ class Presence:
         job: the job.
         locks: a folder of this host for lock files.
         interval_seconds: how often the counter moves.
+        patience_seconds: so long a manager of this host that is leaving is waited for.
     """
 
     def __init__(
@@ -46,12 +48,14 @@ class Presence:
         locks: Path,
         clock: Clock,
         interval_seconds: float,
+        patience_seconds: float = 0.0,
     ) -> None:
         self._driver = driver
         self._job = job
         self._locks = locks
         self._clock = clock
         self._interval = interval_seconds
+        self._patience = patience_seconds
         self._lock: int | None = None
         self._heartbeat = Heartbeat(driver, layout.manager(job))
         self._id = secrets.token_hex(8)
@@ -98,11 +102,12 @@ class Presence:
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError:
             return
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            raise self._busy(read_manager(self._driver, self._job) or {}) from None
+        until = time.monotonic() + self._patience
+        while not _is_locked(lock):
+            if time.monotonic() >= until:
+                os.close(lock)
+                raise self._busy(read_manager(self._driver, self._job) or {})
+            time.sleep(_LOCK_SECONDS)
         self._lock = lock
 
     def _drop_lock(self) -> None:
@@ -153,6 +158,14 @@ class Presence:
         while not self._stop.wait(self._interval):
             with suppress(HomeError, OutOfSpace):
                 self._say()
+
+
+def _is_locked(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def read_manager(driver: Driver, job: JobId) -> Mapping[str, Any] | None:
