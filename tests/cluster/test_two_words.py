@@ -10,6 +10,18 @@ from support.worker_runs import wait_until
 
 COUNT = Path(__file__).parent / "count.yaml"
 _SOON_SECONDS = 3.0
+PROGRAM = """\
+number=${PERDURE_CHECKPOINT_STATE:-0}
+echo $number >>$1/starts
+save() { echo "openjd_checkpoint_save: {\\"state\\": \\"$number\\"}"; }
+trap 'save; exit 1' TERM
+while [ $number -lt 400 ]; do
+  sleep 0.25
+  number=$((number + 1))
+  [ $((number % 20)) != 0 ] || save
+done
+echo $number >>$1/done
+"""
 
 
 class Script:
@@ -21,9 +33,14 @@ class Script:
         self._pending_since: float | None = None
 
     def write(self, *words: str) -> None:
+        self._write([str(COUNT), "-p", f"Out={self.job.out}", *words])
+
+    def write_command(self, *command: str) -> None:
+        self._write(["--", *command])
+
+    def _write(self, words: list[str]) -> None:
         python = self.job.cluster.python()
-        command = [python, "-P", "-m", "perdure", "run", str(COUNT), "-p", f"Out={self.job.out}"]
-        command += ["--heartbeat-seconds", "0.5", *words]
+        command = [python, "-P", "-m", "perdure", "run", "--heartbeat-seconds", "0.5", *words]
         places = {"PERDURE_HOME": "home", "PERDURE_CACHE": "cache"}
         lines = ["#!/bin/bash"]
         lines += [f"export {name}={self.job.folder / folder}" for name, folder in places.items()]
@@ -73,6 +90,47 @@ def test_a_script_that_is_put_back(job, script):
     assert len(others) == 1
     assert others[0] != "1:0"
     assert job.lines() == ["1:40"]
+
+
+def test_a_script_that_is_preempted_saves_in_the_grace(job, script):
+    """Without the early word the program would be killed while it saves: KillWait is 5 s."""
+    script.write("-p", "Most=60", "-p", "Slow=7")
+    number = script.submit()
+    wait_until("the task runs", lambda: job.lines("starts"))
+    job.cluster.asked("sbatch", "-p", "high", "-N2", "--exclusive", "--wrap", "sleep 1")
+
+    def ended() -> bool:
+        script.let_begin(number)
+        return "behind:0" in job.lines("script")
+
+    wait_until("the script has ended", ended)
+    first, second = job.lines("starts")
+    assert first == "1:0"
+    assert int(second.partition(":")[2]) > 0
+    assert job.lines() == ["1:60"]
+    assert job.lines("script") == ["before", "before", "behind:0"]
+
+
+def test_a_plain_command_over_its_time_limit_and_put_back(job, script):
+    """Two words before the line that people have."""
+    program = job.folder / "count.sh"
+    program.write_text(PROGRAM, encoding="utf-8")
+    script.write_command("bash", str(program), str(job.out))
+    number = script.submit("-t", "1")
+    wait_until("it has saved", job.has_saved)
+    job.cluster.asked("scontrol", "requeue", number)
+
+    def ended() -> bool:
+        script.let_begin(number)
+        return "behind:0" in job.lines("script")
+
+    wait_until("the script has ended", ended)
+    starts = [int(text) for text in job.lines("starts")]
+    assert starts[0] == 0
+    assert starts == sorted(set(starts))
+    assert len(starts) > 2
+    assert job.lines("script") == ["before"] * len(starts) + ["behind:0"]
+    assert job.lines() == ["400"]
 
 
 def test_a_script_over_its_time_limit(job, script):

@@ -78,7 +78,7 @@ class LogDisplay:
 
 
 def timestamps(kind: str) -> Callable[[], bytes]:
-    """What stands before a line: ``relative`` to now, ``local`` time or ``utc``."""
+    """What stands before a line: ``relative`` to now, ``local`` time, ``utc`` or ``none``."""
     started = monotonic()
 
     def relative() -> bytes:
@@ -94,4 +94,7 @@ def timestamps(kind: str) -> Callable[[], bytes]:
     def utc() -> bytes:
         return f"{datetime.now(UTC).isoformat(timespec='microseconds')}\t".encode()
 
-    return {"relative": relative, "local": local, "utc": utc}[kind]
+    def none() -> bytes:
+        return b""
+
+    return {"relative": relative, "local": local, "utc": utc, "none": none}[kind]

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from perdure.engines.slurm.allocation import LEAD_PART, LEAD_SECONDS, Allocation, TimeLimit
+from perdure.engines.slurm.sentinel import Sentinel
 from perdure.engines.slurm.slurm_format import Cause
 from perdure.errors import EngineError
 from perdure.manager.holding import hold
@@ -56,10 +57,14 @@ class Script:
                     orders.leave = True
                     return
 
+        def told() -> None:
+            orders.leave = True
+
         thread = threading.Thread(target=watch, name="perdure-time-limit", daemon=True)
         thread.start()
         try:
-            yield
+            with Sentinel(told):
+                yield
         finally:
             done.set()
             thread.join()

@@ -6,8 +6,7 @@
 import json
 import math
 import os
-import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +14,7 @@ from typing import Any, TypeVar
 import click
 from msgspec.structs import asdict
 
+from perdure.cli.given_command import read_command, words
 from perdure.cli.places import Places
 from perdure.errors import TemplateError, UsageError
 from perdure.policy.counting import DEFAULT_LIMITS, Limits
@@ -43,7 +43,12 @@ PARAMETERS = click.option(
 )
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
-    click.argument("template", type=click.Path(path_type=Path)),
+    click.argument(
+        "template",
+        metavar="[TEMPLATE | -- COMMAND [ARG]...]",
+        required=False,
+        type=click.Path(path_type=Path),
+    ),
     PARAMETERS,
     click.option(
         "--env",
@@ -95,6 +100,23 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         multiple=True,
         metavar='"OPTIONS"',
         help='sbatch\'s own options for the workers, such as "-p long -t 8:00:00".',
+    ),
+    click.option(
+        "--restart-args",
+        metavar='"… {file} …"',
+        help="What is added to COMMAND where it goes on: {file}, {state} are the checkpoint's.",
+    ),
+    click.option(
+        "--restart-cmd",
+        metavar='"… {file} …"',
+        help="The line that is given there instead of COMMAND.",
+    ),
+    click.option(
+        "--key-env",
+        "key_variables",
+        multiple=True,
+        metavar="NAME",
+        help="A line with another value of this variable is another job; may be given again.",
     ),
     click.option("--key", metavar="NAME", help="Go on with the job of this name, wherever it was."),
     click.option("--name", metavar="TEXT", help="What the job is called."),
@@ -220,17 +242,18 @@ def job_document(given: Mapping[str, Any], environment: Mapping[str, str]) -> Jo
             "--again needs --key: only the job of a key is found again once it has ended",
             hint="Leave it out: without --key a line whose job has ended begins a new one.",
         )
-    path: Path = given["template"]
+    template, command = given["template"], read_command(given, environment)
     variables, omitted = split_variables(environment, tuple(given["env_omit"]))
     rules = given["path_mapping_rules"]
     return JobDocument(
         job=new_job_id(),
         name=given["name"] or "",
-        template=_text(path),
+        template=_text(template) if template is not None else Text(name="", text=""),
+        command=command,
         parameters=parse_parameters(given["parameters"]),
         environments=tuple(_text(one) for one in given["environments"]),
         extensions=_extensions(given["extensions"]),
-        template_dir=str(path.absolute().parent),
+        template_dir=str(template.absolute().parent if template is not None else Path.cwd()),
         current_dir=str(Path.cwd()),
         path_mapping=tuple(rule.to_json() for rule in read_path_mapping(rules)) if rules else (),
         variables=variables,
@@ -241,8 +264,15 @@ def job_document(given: Mapping[str, Any], environment: Mapping[str, str]) -> Jo
     )
 
 
-def with_line(document: JobDocument) -> JobDocument:
+def with_line(
+    document: JobDocument, key_variables: Sequence[str], environment: Mapping[str, str]
+) -> JobDocument:
     """Without ``--key`` the same line in the same folder is the same job, while it is not done.
+
+    Args:
+        document: the job.
+        key_variables: variables whose values are part of the line.
+        environment: has them.
 
     Source: docs/decisions/090.
     """
@@ -250,7 +280,7 @@ def with_line(document: JobDocument) -> JobDocument:
 
     if document.key is not None:
         return document
-    described = {
+    described: dict[str, Any] = {
         "folder": document.current_dir,
         "template": [document.template.name, document.template.text],
         "environments": [[one.name, one.text] for one in document.environments],
@@ -258,6 +288,10 @@ def with_line(document: JobDocument) -> JobDocument:
         "selection": repr(document.selection),
         "name": document.name or None,
     }
+    if document.command:
+        described["command"] = document.command
+    if key_variables:
+        described["variables"] = {name: environment.get(name) for name in key_variables}
     element = document.variables.get("SLURM_ARRAY_TASK_ID")
     if element is not None:  # each element of an array is a job of its own
         described["element"] = element
@@ -297,6 +331,8 @@ def _options(given: Mapping[str, Any]) -> Options:
         local_store=str(Path(given["local_store"]).absolute()) if given["local_store"] else None,
         engine=given["engine"],
         slurm=_slurm(given),
+        restart_args=words(given["restart_args"], of="--restart-args"),
+        restart_cmd=words(given["restart_cmd"], of="--restart-cmd"),
     )
 
 
@@ -304,12 +340,7 @@ def _slurm(given: Mapping[str, Any]) -> tuple[str, ...]:
     """Sbatch's options, word for word."""
     if given["slurm"] and given["engine"] != "slurm":
         raise UsageError("--slurm is for --engine slurm", hint="Add --engine slurm.")
-    try:
-        return tuple(word for text in given["slurm"] for word in shlex.split(text))
-    except ValueError as error:
-        raise UsageError(
-            f"--slurm {given['slurm']!r} cannot be read: {error}", hint="Close the quotes."
-        ) from error
+    return tuple(word for text in given["slurm"] for word in words(text, of="--slurm"))
 
 
 def told_at_submit(options: Options) -> str | None:

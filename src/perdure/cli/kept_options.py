@@ -3,6 +3,7 @@
 Source: docs/cli.md, `perdure run`.
 """
 
+import shlex
 from collections.abc import Iterator, Mapping
 
 from perdure.cli.pointing import pointed
@@ -22,6 +23,8 @@ _WRITTEN = {
     "step_limits": "--limit",
     "temporary_dir": "--sessions-dir",
 }
+#: Options whose values are words of a line.
+_LINES = frozenset({"slurm", "restart_args", "restart_cmd"})
 #: What a resume may say anew, and what follows from another option.
 _NOT_KEPT = frozenset({"on_conflict", "key_id"})
 
@@ -68,8 +71,8 @@ def _text(field: str, value: object) -> str:
             return size_text(value)
         case int() | float() if field.endswith("_seconds"):
             return f"{value:g} s"
-        case tuple() if field == "slurm":
-            return " ".join(value)
+        case tuple() if field in _LINES:
+            return shlex.join(value)
         case tuple():
             return ", ".join(str(one) for one in value)
         case Mapping():

@@ -22,6 +22,7 @@ from perdure.cli.running import Shown, go_on
 from perdure.cli.settling import managed_job
 from perdure.clock import SystemClock, pause
 from perdure.engines.local import LocalEngine
+from perdure.errors import UsageError
 from perdure.manager.exporting import Export, export
 from perdure.manager.importing import import_checkpoint
 from perdure.manager.job_view import JobView
@@ -40,6 +41,10 @@ def renew(old: Managed, given: dict[str, Any]) -> int:
         UsageError, CheckpointMissing: it cannot be done; no new job was made.
     """
     before = old.view.document
+    if before.command and given["parameters"]:
+        raise UsageError(
+            "-p is for templates: this job runs a command", hint="Give the new command by itself."
+        )
     parameters = {**before.parameters, **parse_parameters(given["parameters"])}
     document = replace(before, job=new_job_id(), parameters=parameters, key=None, line=None)
     check_runnable(document, load(document), capacity_of(document.options))

@@ -40,9 +40,8 @@ from perdure.engines.local import LocalEngine
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
 @click.option(
     "--timestamp-format",
-    type=click.Choice(["relative", "local", "utc"]),
-    default="relative",
-    help="What stands before each line of output.",
+    type=click.Choice(["relative", "local", "utc", "none"]),
+    help="What stands before each line of output.  [default: relative; none for a COMMAND]",
 )
 @click.option("--verbose", is_flag=True, help="Say on standard error what perdure does besides.")
 @where_options

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from perdure.cli.given_command import JobCommand
 from perdure.cli.job_options import caller_environment, job_document, job_options, with_line
 from perdure.cli.places import places, where_options
 from perdure.engines.local import LocalEngine
@@ -12,7 +13,7 @@ from perdure.engines.local import LocalEngine
 _MOST_PREPARED = 2
 
 
-@click.command()
+@click.command(cls=JobCommand)
 @job_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
 @click.option(
@@ -24,16 +25,14 @@ _MOST_PREPARED = 2
 @click.option("--verbose", is_flag=True, help="Say on standard error what perdure does besides.")
 @click.option(
     "--timestamp-format",
-    type=click.Choice(["relative", "local", "utc"]),
-    default="relative",
-    show_default=True,
-    help="What stands before each line of output.",
+    type=click.Choice(["relative", "local", "utc", "none"]),
+    help="What stands before each line of output.  [default: relative; none for a COMMAND]",
 )
 @click.option("--again", is_flag=True, help="With --key: begin a new job if the last has ended.")
 @where_options
 @click.pass_obj
 def run(engine: LocalEngine | None, /, **given: Any) -> int:
-    """Run the job of TEMPLATE; whatever interrupts it, the same line goes on.
+    """Run the job of TEMPLATE, or a plain COMMAND; whatever interrupts it, the same line goes on.
 
     Ctrl-C suspends it at its next save; a second one stops it at once, at its last checkpoint.
     """
@@ -51,5 +50,7 @@ def _run(engine: LocalEngine, given: dict[str, Any]) -> int:
     from perdure.cli.running import Shown, run_job
 
     where = places(given["home"], given["store"], share=given["share"])
-    document = job_document(given, caller_environment())
-    return run_job(where, with_line(document), Shown.by(given), engine, again=given["again"])
+    environment = caller_environment()
+    document = job_document(given, environment)
+    line = with_line(document, given["key_variables"], environment)
+    return run_job(where, line, Shown.by(given), engine, again=given["again"])

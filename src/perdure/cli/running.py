@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
@@ -47,12 +47,13 @@ class Shown(Struct, frozen=True, kw_only=True):
     """How a run is shown.
 
     Attributes:
+        timestamp_format: what stands before each line; None: as the kind of work has it.
         is_verbose: whether what perdure does is shown besides.
         on_conflict: what this command says about outside files in the way, or None.
     """
 
     output: str
-    timestamp_format: str
+    timestamp_format: str | None
     is_verbose: bool
     on_conflict: str | None
 
@@ -126,7 +127,7 @@ def go_on(managed: Managed, shown: Shown, prepare: Callable[[], None] = lambda: 
     news = News(view, orders, audience.tell)
     display = LogDisplay(
         managed.places.logs(view.document.job),
-        timestamps(shown.timestamp_format),
+        timestamps(shown.timestamp_format or ("none" if view.document.command else "relative")),
         audience.show,
     )
     display.skip_present()
@@ -212,25 +213,45 @@ def _show_result(status: Status | None, view: JobView, shown: Shown) -> None:
         return
     document = view.document
     left = status or _left(view)
-    print(f"\n--- Results of job {document.job} ---\n")
-    print(f"Job: {document.name}")
-    print(f"State: {left.state.value}{' (held)' if left.is_held else ''}")
+    state = f"{left.state.value}{' (held)' if left.is_held else ''}"
+    if document.command:
+        if left.state is State.SUCCEEDED and status is not None:
+            return
+        out = sys.stderr  # what the command printed is all that there is on standard output
+        reason = f": {left.reason}" if left.reason else ""
+        print(f"perdure: job {document.job} is {state}{reason}", file=out)
+    else:
+        out = sys.stdout
+        _print_summary(view, left, state)
+    for line in _next(status, view):
+        print(pointed(line), file=out)
+    out.flush()
+
+
+def _print_summary(view: JobView, left: Status, state: str) -> None:
+    print(f"\n--- Results of job {view.document.job} ---\n")
+    print(f"Job: {view.document.name}")
+    print(f"State: {state}")
     if left.reason:
         print(f"Reason: {left.reason}")
     for step in view.steps.values():
         counts = step.counts(view.stops)
         print(f"Step: {step.step.name}: {counts.succeeded} of {counts.total} tasks succeeded")
     print(flush=True)
+
+
+def _next(status: Status | None, view: JobView) -> Iterator[str]:
+    """What a person can do next."""
+    document = view.document
     if status is not None and status.is_held:
-        print("It is held until you choose one of:")
-        for line in _choices(view):
-            print(pointed(f"  {line}"), flush=True)
+        yield "It is held until you choose one of:"
+        yield from (f"  {line}" for line in _choices(view))
     elif status is None and document.options.engine != "local":
-        print("It goes on by itself on the cluster.", flush=True)
+        yield "It goes on by itself on the cluster."
     elif status is None or not status.state.is_final:
-        print(pointed(f"It goes on with:  perdure resume {document.job}"), flush=True)
+        yield f"It goes on with:  perdure resume {document.job}"
     if status is not None and (status.is_held or status.state in (State.FAILED, State.CANCELED)):
-        print(pointed(f"See why:  perdure why {document.job}"), flush=True)
+        yield f"See why:  perdure why {document.job}"
 
 
 def _choices(view: JobView) -> tuple[str, ...]:

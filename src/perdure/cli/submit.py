@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from perdure.cli.given_command import JobCommand
 from perdure.cli.job_options import (
     caller_environment,
     check_places,
@@ -17,13 +18,13 @@ from perdure.cli.places import json_option, places, where_options
 from perdure.cli.pointing import pointed
 
 
-@click.command()
+@click.command(cls=JobCommand)
 @job_options
 @json_option
 @click.option("--again", is_flag=True, help="With --key: begin a new job if the last has ended.")
 @where_options
 def submit(**given: Any) -> int:
-    """Start the job of TEMPLATE and print its id; it goes on by itself.
+    """Start the job of TEMPLATE, or a plain COMMAND, and print its id; it goes on by itself.
 
     A reboot of this host ends its processes: `perdure resume JOB` goes on from the last saves.
     """
@@ -41,7 +42,7 @@ def submit(**given: Any) -> int:
 
     where = places(given["home"], given["store"], share=given["share"])
     document = job_document(given, caller_environment())
-    line = with_line(document)
+    line = with_line(document, given["key_variables"], caller_environment())
     job = load(document)
     document = replace(document, name=document.name or job.name)
     check_runnable(document, job, capacity_of(document.options))

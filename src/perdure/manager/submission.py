@@ -156,6 +156,7 @@ def _check_same(document: JobDocument, known: JobDocument) -> None:
         what
         for what, one, other in (
             ("template", document.template.text, known.template.text),
+            ("command", document.command, known.command),
             (
                 "environments",
                 [e.text for e in document.environments],

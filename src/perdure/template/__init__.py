@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         resolve_wrapped,
     )
     from perdure.template.chunks import ChunkSpec, chunk_values
+    from perdure.template.command import CommandLine, command_job
     from perdure.template.decode import TemplateKind, check_template
     from perdure.template.document import Document, read_document
     from perdure.template.extensions import ALL_EXTENSIONS, SIGNAL_NAMES
@@ -65,6 +66,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "resolve_wrapped",
     ),
     "chunks": ("ChunkSpec", "chunk_values"),
+    "command": ("CommandLine", "command_job"),
     "decode": ("TemplateKind", "check_template"),
     "document": ("Document", "read_document"),
     "extensions": ("ALL_EXTENSIONS", "SIGNAL_NAMES"),
@@ -97,6 +99,7 @@ __all__ = [
     "Attribute",
     "Cancelation",
     "ChunkSpec",
+    "CommandLine",
     "Cursor",
     "Document",
     "Environment",
@@ -120,6 +123,7 @@ __all__ = [
     "WrittenCancelation",
     "check_template",
     "chunk_values",
+    "command_job",
     "load_job",
     "parse_parameters",
     "parse_task_parameters",

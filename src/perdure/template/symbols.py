@@ -14,6 +14,7 @@ from pathlib import PurePath, PureWindowsPath
 from typing import Any, Protocol
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 from openjd.expr import ExprValue, PathFormat, SerializedSymbolTable
 from openjd.model import SymbolTable
 
@@ -34,10 +35,13 @@ class Symbols(Struct, frozen=True, kw_only=True):
     Attributes:
         table: for ``Session.run_task(resolved_symtab=…)`` and its like.
         extra: values that exist here only: what a wrap action sees of the action that it wraps.
+        state, file: of the checkpoint that a resumed task goes on from; "" for what it has not.
     """
 
     table: SerializedSymbolTable
     extra: Mapping[str, Any] = field(default_factory=dict)
+    state: str = ""
+    file: str = ""
 
     def with_checkpoint(self, *, state: str | None, file: str | None) -> "Symbols":
         """The same with the two references of onCheckpointResume; "" for what the save had not."""
@@ -50,12 +54,15 @@ class Symbols(Struct, frozen=True, kw_only=True):
         rows.append({"name": FILE_REFERENCE, "type": "path", "value": file or ""})
         rows.sort(key=lambda row: str(row["name"]))
         return Symbols(
-            table=SerializedSymbolTable.from_json_str(json.dumps(rows)), extra=self.extra
+            table=SerializedSymbolTable.from_json_str(json.dumps(rows)),
+            extra=self.extra,
+            state=state or "",
+            file=file or "",
         )
 
     def with_extra(self, values: Mapping[str, Any]) -> "Symbols":
         """The same with more values for `resolve`."""
-        return Symbols(table=self.table, extra={**self.extra, **values})
+        return replace(self, extra={**self.extra, **values})
 
     def resolve(self, text: FormatText) -> str | None:
         """What ``text`` says with these values; None: it is an expression whose value is null.

@@ -21,7 +21,7 @@ from perdure.worker.processes import SignalTarget
 from perdure.worker.stops import Stop
 from perdure.worker.task_environment import with_token
 from perdure.worker.tree import ActionTree
-from perdure.worker.workspaces.openjd import OpenJdSession
+from perdure.worker.workspaces.workspace import Workspace
 
 #: The task for which an environment's action runs: any stop of the launch covers it.
 NO_TASK = TaskKey("")
@@ -71,7 +71,7 @@ class ActionResult(Struct, frozen=True, kw_only=True):
     ran_seconds: float
 
 
-def run_action(context: LaunchContext, session: OpenJdSession, order: ActionOrder) -> ActionResult:
+def run_action(context: LaunchContext, session: Workspace, order: ActionOrder) -> ActionResult:
     """Run an action; blocks until nothing of it is left and its captures are done."""
     events: SimpleQueue[machine.Event] = SimpleQueue()
     token = context.action_token()
@@ -134,7 +134,7 @@ def _interruptible(
         context.board.unsubscribe()
 
 
-def _failure(output: ActionOutput, session: OpenJdSession, facts: Facts) -> str | None:
+def _failure(output: ActionOutput, session: Workspace, facts: Facts) -> str | None:
     """What went wrong, in words, if anything did.
 
     Raises:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from perdure.store.records.job_document import JobDocument, Text
-from perdure.template import ALL_EXTENSIONS, Document, Job, load_job, read_document
+from perdure.template import ALL_EXTENSIONS, Document, Job, command_job, load_job, read_document
 
 
 def load(document: JobDocument) -> Job:
@@ -13,6 +13,8 @@ def load(document: JobDocument) -> Job:
         TemplateError, UsageError: it cannot be decoded (by this version) or its parameters do not
             fit; both were checked at submit.
     """
+    if document.command:
+        return _command_job(document)
     extensions = document.extensions if document.extensions is not None else ALL_EXTENSIONS
     return load_job(
         _read(document.template),
@@ -21,6 +23,13 @@ def load(document: JobDocument) -> Job:
         template_dir=Path(document.template_dir),
         current_dir=Path(document.current_dir),
         extensions=extensions,
+    )
+
+
+def _command_job(document: JobDocument) -> Job:
+    options = document.options
+    return command_job(
+        document.command, restart_args=options.restart_args, restart_cmd=options.restart_cmd
     )
 
 

@@ -8,6 +8,7 @@ Source: Open Job Description, "How jobs are run"; design 8 (environments exited 
 """
 
 from datetime import timedelta
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -26,7 +27,9 @@ from perdure.worker.action_output import ActionOutput
 from perdure.worker.actions import ActionOrder, ActionResult, run_action
 from perdure.worker.context import LaunchContext
 from perdure.worker.keeper import end_actions
+from perdure.worker.workspaces.command import CommandSession
 from perdure.worker.workspaces.openjd import OpenJdSession, SessionPlan
+from perdure.worker.workspaces.workspace import Workspace
 
 #: An environment without the action: nothing runs, nothing is interrupted.
 NO_ACTION = ResolvedAction(timeout=None, cancel=Terminate(), suspend=Terminate())
@@ -42,10 +45,10 @@ class StepSessions:
 
     def __init__(self, context: LaunchContext) -> None:
         self._context = context
-        self._session: OpenJdSession | None = None
+        self._session: Workspace | None = None
         self._resolved_tasks: dict[bool, ResolvedAction] = {}
 
-    def ready(self) -> OpenJdSession | NotStarted:
+    def ready(self) -> Workspace | NotStarted:
         """A session whose environments are entered; blocks while they are.
 
         A failure closes the session and says which environment it was.
@@ -54,7 +57,7 @@ class StepSessions:
             return self._session
         self.close()
         try:
-            self._session = OpenJdSession(self._plan(), self._record)
+            self._session = self._open()
         except (RuntimeError, OSError) as error:
             return NotStarted(cause=Cause.SPAWN, reason=f"no session folder: {error}")
         failure = self._enter(self._session)
@@ -93,6 +96,16 @@ class StepSessions:
         hook = wrapper.actions[ActionName.ON_WRAP_TASK_RUN]
         return resolve_wrapped(hook, wrapper.symbols, action, step.symbols)
 
+    def _open(self) -> Workspace:
+        document = self._context.document
+        if document.command:
+            return CommandSession(
+                self._context.session_root,
+                Path(document.current_dir),
+                retain=document.options.preserve,
+            )
+        return OpenJdSession(self._plan(), self._record)
+
     def _plan(self) -> SessionPlan:
         return SessionPlan(
             job=self._context.job,
@@ -104,7 +117,7 @@ class StepSessions:
     def _record(self, text: str) -> None:
         self._context.log.say(text)
 
-    def _enter(self, session: OpenJdSession) -> NotStarted | None:
+    def _enter(self, session: Workspace) -> NotStarted | None:
         for environment in (*self._context.job.environments, *self._context.step.environments):
             stop = self._context.board.stops_all(StepKey(self._context.step.index))
             if stop is not None:
@@ -119,7 +132,7 @@ class StepSessions:
                 return NotStarted(cause=Cause.ENTER, reason=_why(environment, result))
         return None
 
-    def _leave(self, session: OpenJdSession) -> None:
+    def _leave(self, session: Workspace) -> None:
         """An onExit that fails changes no outcome; it is told."""
         environment = session.entered[-1]
         try:
@@ -130,9 +143,7 @@ class StepSessions:
         if result.facts.exit_code != 0:
             self._note(_why(environment, result))
 
-    def _run(
-        self, session: OpenJdSession, environment: Environment, name: ActionName
-    ) -> ActionResult:
+    def _run(self, session: Workspace, environment: Environment, name: ActionName) -> ActionResult:
         step = self._context.step
         is_enter = name is ActionName.ON_ENTER
 

@@ -58,7 +58,7 @@ from perdure.worker.stops import Stop
 from perdure.worker.task_environment import AttemptVariables
 from perdure.worker.task_store import CLONES, CaptureSurroundings, TaskStore
 from perdure.worker.tree import ActionTree, Hold
-from perdure.worker.workspaces.openjd import OpenJdSession
+from perdure.worker.workspaces.workspace import Workspace
 
 _OWN_FOLDER = ".perdure-task"
 _MESSAGES = "messages"
@@ -77,7 +77,7 @@ _START_CAUSES: Mapping[type[PerdureError], Cause] = {
 class Started(Struct, frozen=True, kw_only=True):
     """A session with the base in it."""
 
-    session: OpenJdSession
+    session: Workspace
     base: Manifest | None
     restored: Restored | None
 
@@ -255,7 +255,8 @@ class TaskAttempt:
     def _run_action(self, started: Started) -> ActionResult:
         session = started.session
         resolved = self._resolved()
-        variables = self._variables(session, resolved)
+        restored = started.restored if self._order.is_resume else None
+        variables = self._variables(session, resolved, restored)
         # By the clock that stamps files: whatever the task writes is not older.
         began_at_ns = _touch(variables.messages_file)
         self.saves = saves = Saves(
@@ -268,7 +269,6 @@ class TaskAttempt:
         script = step.run_script
         if self._order.is_resume:
             script = step.resume_script
-            restored = started.restored
             assert restored is not None
             symbols = symbols.with_checkpoint(
                 state=restored.state,
@@ -349,7 +349,9 @@ class TaskAttempt:
             put_digests=self._store.put_digests,
         )
 
-    def _variables(self, session: OpenJdSession, resolved: ResolvedAction) -> AttemptVariables:
+    def _variables(
+        self, session: Workspace, resolved: ResolvedAction, restored: Restored | None = None
+    ) -> AttemptVariables:
         folder = session.working_directory
         own = folder / _OWN_FOLDER
         own.mkdir(mode=0o700, exist_ok=True)
@@ -364,6 +366,8 @@ class TaskAttempt:
             task=self.lineage.task,
             attempt=self._order.attempt,
             resumed_from=self._order.base if self._order.is_resume else None,
+            state=(restored.state or "") if restored is not None else "",
+            file=str(restored.file or "") if restored is not None else "",
             checkpoint_dir=checkpoints,
             commit_file=folder / COMMIT_FILE,
             messages_file=own / _MESSAGES,

@@ -29,6 +29,7 @@ class AttemptVariables(Struct, frozen=True, kw_only=True):
     """What the variables say about one attempt.
 
     Attributes:
+        state, file: of the checkpoint that it goes on from; "" for what it has not.
         checkpoint_dir: a folder in the session folder for checkpoints.
         commit_file: ``checkpoint_committed.json``.
         messages_file: the side channel.
@@ -41,6 +42,8 @@ class AttemptVariables(Struct, frozen=True, kw_only=True):
     task: str
     attempt: int
     resumed_from: int | None
+    state: str
+    file: str
     checkpoint_dir: Path
     commit_file: Path
     messages_file: Path
@@ -55,6 +58,8 @@ class AttemptVariables(Struct, frozen=True, kw_only=True):
             "PERDURE_TASK": self.task,
             "PERDURE_ATTEMPT": str(self.attempt),
             "PERDURE_RESUMED_FROM": "" if self.resumed_from is None else str(self.resumed_from),
+            "PERDURE_CHECKPOINT_FILE": self.file,
+            "PERDURE_CHECKPOINT_STATE": self.state,
             "PERDURE_CHECKPOINT_DIR": str(self.checkpoint_dir),
             "PERDURE_COMMIT_FILE": str(self.commit_file),
             "PERDURE_MESSAGES": str(self.messages_file),
@@ -81,13 +86,15 @@ def base_environment(
     environment |= {name: carried[name] for name in document.omitted if name in carried}
     environment |= _allocated(carried)
     environment["PYTHONUNBUFFERED"] = "1"
+    if gpus is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = gpus
+    if document.command:  # it finds what the person finds
+        return environment
     path = environment.get("PATH") or _DEFAULT_PATH
     if shutil.which("python", path=path) is None:
         offer_python(python_dir)
         path = f"{path}{os.pathsep}{python_dir}"
     environment["PATH"] = path
-    if gpus is not None:
-        environment["CUDA_VISIBLE_DEVICES"] = gpus
     return environment
 
 

@@ -39,6 +39,8 @@ OTHERS = {
     "key_file": ("/key", "--encrypt stays nothing (given now: /key)"),
     "engine": ("slurm", "--engine stays local (given now: slurm)"),
     "slurm": (("-p", "long"), "--slurm stays nothing (given now: -p long)"),
+    "restart_args": (("-c", "a b"), "--restart-args stays nothing (given now: -c 'a b')"),
+    "restart_cmd": (("./again",), "--restart-cmd stays nothing (given now: ./again)"),
     "local_store": ("/fast", "--local-store stays nothing (given now: /fast)"),
 }
 

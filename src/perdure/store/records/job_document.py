@@ -13,13 +13,15 @@ from typing import Any
 
 from msgspec import Struct, ValidationError, convert, field, to_builtins
 
-from perdure.errors import StoreDamaged
+from perdure.errors import FormatTooNew, StoreDamaged
 from perdure.store.layout import JobId
 
 #: Variables whose values are never written, unless ``--env-omit`` adds to them.
 SECRET_NAMES = ("*TOKEN*", "*SECRET*", "*PASSWORD*", "*KEY*")
 #: perdure's own variables are made anew for each attempt.
 _OWN_NAMES = "PERDURE_*"
+#: What a job can be made from.
+_FRONTS = frozenset({"openjd", "command"})
 
 
 class Text(Struct, frozen=True, kw_only=True):
@@ -72,6 +74,8 @@ class Options(Struct, frozen=True, kw_only=True):
         key_id: of that key; "" in jobs of before 2026-11-30.
         engine: what starts workers: ``local`` or ``slurm``.
         slurm: sbatch's own options.
+        restart_args: words that a command gets where it goes on from a checkpoint.
+        restart_cmd: the line that is given there instead of the command.
     """
 
     workers: int = 1
@@ -97,6 +101,8 @@ class Options(Struct, frozen=True, kw_only=True):
     local_store: str | None = None
     engine: str = "local"
     slurm: tuple[str, ...] = ()
+    restart_args: tuple[str, ...] = ()
+    restart_cmd: tuple[str, ...] = ()
 
     def retention(self) -> dict[str, Any]:
         """What is kept, as commands show it."""
@@ -114,6 +120,7 @@ class JobDocument(Struct, frozen=True, kw_only=True):
     Attributes:
         key: of ``--key``, or None.
         line: by what the same command line in the same folder is recognised, or None.
+        command: a program and its arguments, in place of a template, which is empty then.
         template_dir, current_dir: what relative paths are relative to.
         path_mapping: a ``pathmapping-1.0`` document's rules.
         variables: the submitter's, without secrets.
@@ -123,7 +130,8 @@ class JobDocument(Struct, frozen=True, kw_only=True):
 
     job: JobId
     name: str
-    template: Text
+    template: Text = Text(name="", text="")
+    command: tuple[str, ...] = ()
     parameters: Mapping[str, str] = field(default_factory=dict)
     environments: tuple[Text, ...] = ()
     extensions: tuple[str, ...] | None = None
@@ -140,15 +148,23 @@ class JobDocument(Struct, frozen=True, kw_only=True):
 
     def to_header(self) -> dict[str, Any]:
         """The record's header, without id and moment."""
-        return {"kind": "job", "front": "openjd", **to_builtins(self)}
+        front = "command" if self.command else "openjd"
+        return {"kind": "job", "front": front, **to_builtins(self)}
 
 
 def from_header(header: Mapping[str, Any]) -> JobDocument:
     """The opposite of `JobDocument.to_header`; keys of later versions are passed over.
 
     Raises:
+        FormatTooNew: it is of a kind that only a later version knows.
         StoreDamaged: it describes no job.
     """
+    front = header.get("front", "openjd")
+    if front not in _FRONTS:
+        raise FormatTooNew(
+            f"job {header.get('job')} is of a kind that this version does not know: {front!r}",
+            hint="Use the version of perdure that submitted it.",
+        )
     try:
         return convert(header, JobDocument)
     except ValidationError as error:
