@@ -11,6 +11,7 @@ from perdure.worker.host import describe_process
 
 @pytest.fixture
 def sleeping():
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     process = subprocess.Popen(["sleep", "60"])
     yield process
     process.kill()
