@@ -79,6 +79,9 @@ class SlurmCluster:
         cpus: that each node claims to have.
         grace_seconds: GraceTime of the partition that is preempted.
         settings: lines of slurm.conf, by name, in place of ours or besides.
+        apart: each node sees its own processes alone, as if it were a machine of its own; what it
+            runs ends with its slurmd.
+        private: a folder that the last node, if it is apart, does not share with the others.
     """
 
     def __init__(
@@ -90,6 +93,8 @@ class SlurmCluster:
         cpus: int = 4,
         grace_seconds: int = 5,
         settings: Mapping[str, str] | None = None,
+        apart: bool = False,
+        private: Path | None = None,
     ) -> None:
         assert len(str(folder)) <= _LONGEST_PATH, folder
         self.folder = folder
@@ -99,6 +104,9 @@ class SlurmCluster:
         self._cpus = cpus
         self._grace_seconds = grace_seconds
         self._settings = dict(settings or {})
+        self._is_apart = apart
+        self._private = private
+        self._machines: dict[str, subprocess.Popen[bytes]] = {}
         self._daemon_user = "slurm" if _is_user("slurm") else "root"
 
     @property
@@ -134,8 +142,23 @@ class SlurmCluster:
 
     def start_node(self, node: str) -> None:
         """Start a node's slurmd, unless it runs."""
-        if self._pid(node) is None:
-            self._own(["slurmd", "-f", self._conf, "-N", node])
+        if self._pid(node) is not None:
+            return
+        daemon = ["slurmd", "-f", self._conf, "-N", node]
+        if not self._is_apart:
+            self._own(daemon)
+            return
+        words = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+        if self._private is not None and node == self.nodes[-1]:
+            mount = 'mount -t tmpfs none "$1" && shift && exec "$@"'
+            words += ["/bin/sh", "-c", mount, "sh", str(self._private)]
+        self._machines[node] = subprocess.Popen(
+            [*words, *daemon, "-D"],
+            env={**os.environ, "SLURM_CONF": self._conf},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
 
     def wait_for_state(self) -> None:
         """Wait until the controller has written down what it knows now: what it has not is lost."""
@@ -340,6 +363,8 @@ class SlurmCluster:
 
     def _pid(self, daemon: str) -> int | None:
         """The daemon's process, proved to be ours."""
+        if (machine := self._machines.get(daemon)) is not None:
+            return machine.pid if machine.poll() is None else None
         path = self.folder / ("munge/munged.pid" if daemon == "munged" else f"run/{daemon}.pid")
         with suppress(OSError, ValueError):
             pid = int(path.read_text(encoding="ascii"))
@@ -355,13 +380,18 @@ class SlurmCluster:
     def _end(self, daemon: str, number: int) -> None:
         pid = self._pid(daemon)
         if pid is None:
+            self._machines.pop(daemon, None)
             return
+        if daemon in self._machines:
+            number = signal.SIGKILL  # as when the power of a machine fails
         os.kill(pid, number)
         until = time.monotonic() + _DOWN_SECONDS
         while self._is_ours(pid):  # a daemon removes its pid file before it ends
             if time.monotonic() > until:
                 os.kill(pid, signal.SIGKILL)
             time.sleep(0.02)
+        if (machine := self._machines.pop(daemon, None)) is not None:
+            machine.wait()
 
     def _steps(self, nodes: Iterable[str]) -> tuple[int, ...]:
         """The step daemons of some nodes, and all that they run."""

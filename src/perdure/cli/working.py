@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from perdure.cli.keys import sealing_of
+from perdure.cli.several_nodes import look_at, node_count
 from perdure.clock import SystemClock, pause
 from perdure.engines.base import Engine
 from perdure.engines.local import LocalEngine
@@ -36,6 +37,7 @@ from perdure.worker.output import OutputLog
 from perdure.worker.processes import TOKEN_VARIABLE
 from perdure.worker.stops import StopBoard
 from perdure.worker.task_environment import base_environment
+from perdure.worker.task_roots import outside_roots
 from perdure.worker.workspaces.openjd import library_rules
 
 if TYPE_CHECKING:
@@ -78,10 +80,11 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
     records = JobRecords(store.driver, document.job, clock=clock, pause=pause)
     step = _step_of(records, launch)
     options.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
-    session_root = options.sessions / launch
+    session_root = _sessions(options, document, environment) / launch
     session_root.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = OutputLog(options.logs / f"{launch}.log", document.options.log_limit_bytes)
     tier, tier_trouble = _local_tier(store, document)
+    nodes = look_at(environment, session_root, outside_roots(document, job))
     context = LaunchContext(
         document=document,
         job=job,
@@ -102,6 +105,9 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
         sealing=sealing_of(document, environment),
         tier=tier,
         tier_trouble=tier_trouble,
+        steps=nodes.steps,
+        refusal=nodes.refusal,
+        unshared=nodes.unshared,
         deliver=opener_of(place) if (place := document.options.deliver) is not None else None,
     )
     wiring = Wiring(pause=pause, notices=_notices(document, environment))
@@ -114,6 +120,15 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
         allocated.leave(launch, board.stops_all())
     elif board.stops_all() is None:
         _turn_if_unmanaged(options, store, context, environment)
+
+
+def _sessions(
+    options: WorkerOptions, document: JobDocument, environment: Mapping[str, str]
+) -> Path:
+    """Where session folders are made: beside the logs where several nodes have to see them."""
+    if document.options.temporary_dir is not None or node_count(environment) == 1:
+        return options.sessions
+    return options.logs / "sessions"
 
 
 def _notices(document: JobDocument, environment: Mapping[str, str]) -> Source | None:

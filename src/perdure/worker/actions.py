@@ -81,7 +81,7 @@ def run_action(context: LaunchContext, session: Workspace, order: ActionOrder) -
         events=events,
         hearing=order.hearing,
     )
-    tree = ActionTree(token, pid=lambda: output.pid, may_leave=order.may_leave)
+    tree = ActionTree(token, pid=lambda: output.pid, may_leave=order.may_leave, steps=context.steps)
     order.on_tree(tree)
     attempt = _machine(order.resolved)
     surroundings = Surroundings(

@@ -157,6 +157,8 @@ class ActionRun:
         if target is None or process is None:
             self._seek = None  # it is gone: its exit is on its way
             return
+        if not target.caught:
+            target = self._on_other_hosts(target)
         if not target.caught and self._with.clock.monotonic() < until:
             return
         self._seek = None
@@ -165,8 +167,23 @@ class ActionRun:
         for receiver in target.pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(receiver, number)
+        for step in target.steps:
+            self._with.tree.signal_step(step, number)
         if not is_collected:  # else the notice never was one
             self._handle(machine.NotifySent(caught=target.caught))
+
+    def _on_other_hosts(self, target: SignalTarget) -> SignalTarget:
+        """The steps of the action in place of a launcher that would end them without a word."""
+        steps = self._with.tree.steps()
+        if not steps:
+            return target
+        return SignalTarget(
+            pids=(),
+            steps=steps,
+            caught=True,  # as far as anybody here can tell
+            description=f"step {', '.join(steps)} behind {target.description}",
+            signal=target.signal,
+        )
 
     def _end_tree(self) -> None:
         self._seek = None

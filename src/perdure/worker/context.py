@@ -20,6 +20,7 @@ from perdure.worker.led_sessions import LedSession
 from perdure.worker.memory import OomCounter
 from perdure.worker.messages_file import FolderWatch
 from perdure.worker.output import OutputLog
+from perdure.worker.steps import NO_STEPS, Steps
 from perdure.worker.stops import StopBoard
 
 
@@ -37,6 +38,10 @@ class LaunchContext(Struct, frozen=True, kw_only=True):
         tier: where packs are written first; None: to the store.
         tier_trouble: why there is no such place though one was named, for people; "".
         deliver: makes what finished tasks' files are delivered to; None: they are not.
+        steps: what of an action runs on other hosts.
+        refusal: why no task may be started in this place, or "".
+        unshared: folders that other hosts of this launch do not see as this one does, with what
+            people should know of each.
         told: what is told once a launch.
         oom, watch: the cgroup's counter of kills; the watch of messages files.
     """
@@ -59,6 +64,9 @@ class LaunchContext(Struct, frozen=True, kw_only=True):
     tier: LocalTier | None = None
     tier_trouble: str = ""
     deliver: Opener | None = None
+    steps: Steps = NO_STEPS
+    refusal: str = ""
+    unshared: Mapping[Path, str] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
     oom: OomCounter = field(default_factory=OomCounter)
     watch: FolderWatch = field(default_factory=FolderWatch)

@@ -9,7 +9,7 @@ Source: docs/journal-format.md; design 4, 6.
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -102,7 +102,11 @@ class Launch:
         self._neighbours = Neighbours(context.driver, context.job_id, context.launch)
         self._rules = rules_of(context.step, context.document.options)
         self._pace = Pace()
-        self._outside = outside_roots(context.document, context.job)
+        self._outside = tuple(
+            root
+            for root in outside_roots(context.document, context.job)
+            if root not in context.unshared
+        )
         self._running: TaskAttempt | None = None
         self._lock = threading.Lock()
         self._claimant = Claimant(
@@ -363,8 +367,8 @@ class Launch:
                 durable=True,
             )
 
-    def _end_leftovers(self, launches: Iterable[LaunchId]) -> None:
-        """What a dead launch left on this host is ended before anything new starts."""
+    def _end_leftovers(self, launches: Collection[LaunchId]) -> None:
+        """What dead launches left on this host is ended before anything new starts."""
         context = self._context
         end_leftovers(
             self._records.state,
@@ -372,6 +376,8 @@ class Launch:
             context.session_root.parent,
             preserve=context.document.options.preserve,
         )
+        if launches:
+            context.steps.end_orphans()
 
     def _wait(self, seconds: float) -> bool:
         """Wait a little for somebody else; False when this launch has to leave."""

@@ -98,6 +98,12 @@ def children_of(pid: int | str) -> frozenset[int]:
     return frozenset(found)
 
 
+def name_of(pid: int) -> str:
+    """What a process is called; "" where it is gone."""
+    info = _process_info(pid)
+    return info.name if info is not None else ""
+
+
 def token_of(pid: int) -> str | None:
     """The token that a process carries, or None (also where its environment may not be read)."""
     prefix = TOKEN_VARIABLE.encode() + b"="
@@ -140,6 +146,7 @@ class SignalTarget(Struct, frozen=True, kw_only=True):
 
     Attributes:
         pids: all of them get it.
+        steps: so do all tasks of these, on other hosts.
         caught: whether they have a handler for it.
         description: for people: ``python 123 behind bash 120``.
         signal: which one.
@@ -149,6 +156,7 @@ class SignalTarget(Struct, frozen=True, kw_only=True):
     caught: bool
     description: str
     signal: signal.Signals
+    steps: tuple[str, ...] = ()
 
 
 def signal_target(leader: int, number: signal.Signals) -> SignalTarget | None:

@@ -55,7 +55,7 @@ from perdure.worker.processes import SignalTarget
 from perdure.worker.saves import Declared, Saves
 from perdure.worker.sessions import StepSessions
 from perdure.worker.stops import Stop
-from perdure.worker.task_environment import AttemptVariables
+from perdure.worker.task_environment import AttemptVariables, mpi_variables
 from perdure.worker.task_store import CLONES, CaptureSurroundings, TaskStore
 from perdure.worker.tree import ActionTree, Hold
 from perdure.worker.workspaces.workspace import Workspace
@@ -170,6 +170,8 @@ class TaskAttempt:
             self._resolved()
         except PerdureError as error:
             return NotStarted(cause=Cause.SPAWN, reason=error.message)
+        if self._context.refusal:
+            return NotStarted(cause=Cause.SPAWN, reason=self._context.refusal)
         session = self._sessions.ready()
         if isinstance(session, NotStarted):
             return session
@@ -179,6 +181,10 @@ class TaskAttempt:
         if self._context.tier_trouble and "tier" not in self._context.told:
             self._context.told.add("tier")
             self._record.note("save", self._context.tier_trouble)
+        if self._context.unshared and "unshared" not in self._context.told:
+            self._context.told.add("unshared")
+            for sentence in self._context.unshared.values():
+                self._record.note("save", sentence)
         self._store.sweep()
         self._store.retire_last(session.working_directory)
         if self._order.base is None:
@@ -283,7 +289,10 @@ class TaskAttempt:
                 ),
                 resolved=resolved,
                 task=self.lineage.task,
-                environment=variables.to_environment(),
+                environment={
+                    **mpi_variables(self._context.environment, variables.notice_seconds),
+                    **variables.to_environment(),
+                },
                 hearing=hearing,
                 messages_file=MessagesFile(variables.messages_file, hearing, self._context.watch),
                 finish_captures=self._finish_captures,

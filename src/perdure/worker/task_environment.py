@@ -109,6 +109,15 @@ def _allocated(carried: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def mpi_variables(environment: Mapping[str, str], notice_seconds: int) -> dict[str, str]:
+    """What lets ranks of Open MPI save: its mpirun kills them a second after it passed SIGTERM on.
+
+    What is set already stays. Source: Open MPI 4, and 5 with PRRTE, odls_base_sigkill_timeout.
+    """
+    names = ("OMPI_MCA_odls_base_sigkill_timeout", "PRTE_MCA_odls_base_sigkill_timeout")
+    return {name: str(notice_seconds) for name in names if name not in environment}
+
+
 def missing_secrets(document: JobDocument, carried: Mapping[str, str]) -> tuple[str, ...]:
     """Names of variables that the submitter had and nobody brought."""
     return tuple(name for name in document.omitted if name not in carried)

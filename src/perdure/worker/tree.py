@@ -24,11 +24,13 @@ from perdure.worker.processes import (
     children_of,
     descendants,
     kill_until_gone,
+    name_of,
     processes,
     reap_children,
     send,
     token_of,
 )
+from perdure.worker.steps import LAUNCHER, NO_STEPS, Steps
 
 
 class Hold(Enum):
@@ -48,6 +50,7 @@ class ActionTree:
         pid: the action's process, once there is one; it leads its own group and session.
         may_leave: an environment's action may leave servers behind, unless it was killed; they
             end with the session.
+        steps: what of it runs on other hosts.
     """
 
     def __init__(
@@ -56,11 +59,14 @@ class ActionTree:
         *,
         pid: Callable[[], int | None],
         may_leave: bool = False,
+        steps: Steps = NO_STEPS,
     ) -> None:
         self._token = token
         self._launch_token = token.partition(".")[0]
         self._pid = pid
         self._may_leave = may_leave
+        self._steps = steps
+        self._had_launchers = False
         self._children_before = children_of_this_process()
         self._holds: list[Hold] = []
         self._holding = threading.Lock()
@@ -96,6 +102,7 @@ class ActionTree:
     def kill(self) -> None:
         """SIGKILL to all of it, without waiting; also where it is held."""
         self._may_leave = False
+        self._launchers()
         pid = self._pid()
         if pid is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -105,19 +112,43 @@ class ActionTree:
 
     def end(self) -> int:
         """Kill what is left until nothing is; how many processes that were. Blocks."""
-        if self._may_leave or self._is_gone():
+        if self._may_leave:
             return 0
+        killed = 0 if self._is_gone() else self._end_here()
+        return killed + self._steps.end_orphans() if self._had_launchers else killed
+
+    def _end_here(self) -> int:
+        self._launchers()
         pid = self._pid()
         waited_for = frozenset({pid}) if pid is not None else frozenset()
         killed = kill_until_gone(self.find, waited_for=waited_for)
         reap_children(waited_for)
         return killed
 
+    def steps(self) -> tuple[str, ...]:
+        """The steps on other hosts that its processes started; blocks while that is asked."""
+        return tuple(self._steps.of(self._launchers()))
+
+    def signal_step(self, step: str, number: signal.Signals) -> None:
+        """Send a signal to every task of a step."""
+        self._steps.signal(step, number)
+
+    def _launchers(self) -> frozenset[int]:
+        """Its processes that start steps and live as long as these."""
+        if self._steps is NO_STEPS:
+            return frozenset()
+        found = frozenset(pid for pid in self.pids() if name_of(pid) == LAUNCHER)
+        self._had_launchers = self._had_launchers or bool(found)
+        return found
+
     def hold(self, why: Hold) -> None:
         """Stop all of it (SIGSTOP), repeated until nothing new was forked meanwhile.
 
-        Each call is undone by a `release` for the same reason; it runs on after the last one.
+        Each call is undone by a `release` for the same reason; it runs on after the last one. What
+        runs on several hosts is never held.
         """
+        if self._launchers():
+            return  # what runs on other hosts would run on, and wait for what stands still here
         with self._holding:
             self._holds.append(why)
             stopped: set[tuple[int, int]] = set()
