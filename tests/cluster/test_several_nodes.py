@@ -92,7 +92,8 @@ class Ranks:
             assert last < first, (before, after, self.job.story())
             begun = min(number for _, _, attempt, number in ticks if attempt == after)
             assert begun > 0, self.job.story()
-        assert {rank for _, rank, _, number in ticks if number == MOST} == {0, 1}
+        ended = {rank for _, rank, _, number in ticks if number == MOST}
+        assert ended == {0, 1}, (self.job.status()["attempts"], self.job.story())
         assert self.pids() == []
         return len(attempts)
 

@@ -166,3 +166,61 @@ def test_one_key_is_one_command(perdure):
     assert (
         "is for templates" in perdure("resume", "last", "--as", "new", "-p", "N=1", expect=2).stderr
     )
+
+
+SAVING = """\
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from perdure import task
+
+number = 0
+with task.Checkpointer(lambda: task.save(state=str(number)), interval_seconds=1e9) as saver:
+    print("begun", flush=True)
+    for number in range(100000):
+        time.sleep(0.02)
+        saver.safe_point()
+"""
+
+
+@pytest.fixture
+def saving(perdure):
+    path = perdure.work / "saving.py"
+    path.write_text(SAVING, encoding="utf-8")
+    return ["--", sys.executable, str(path), str(Path(__file__).parents[2] / "src")]
+
+
+def test_a_program_is_asked_to_save_and_goes_on(perdure, saving):
+    with perdure.running("run", *saving) as run:
+        run.until("begun")
+        for count in (1, 2):
+            assert "saved" in perdure("checkpoint", "save", "last").stdout
+            assert len(perdure.json("checkpoints", "last")["checkpoints"]) == count
+        assert perdure.json("status", "last")["attempts"][0]["outcome"] is None
+        run.signal(signal.SIGINT)
+        run.end(expect=75)
+    assert "nothing of job" in perdure("checkpoint", "save", "last", expect=2).stderr
+
+
+def test_a_program_is_asked_every_so_often(perdure, saving):
+    with perdure.running("run", "--save-every", "1s", *saving) as run:
+        run.until("begun")
+        perdure.wait_for_checkpoints(2)
+        run.signal(signal.SIGINT)
+        run.end(expect=75)
+
+
+def test_a_program_that_does_not_listen_is_left_alone(perdure):
+    with perdure.running("run", "--", "sh", "-c", "echo begun; exec sleep 600") as run:
+        run.until("begun")
+        said = perdure("checkpoint", "save", "last", "--wait", "1.5", expect=3).stderr
+        assert "1 of 1 tasks did not save within 1.5 s" in said
+        assert "nobody catches SIGUSR2: it saves by itself" in str(perdure.json("status", "last"))
+        run.signal(signal.SIGTERM)
+        run.end(expect=143)
+    perdure("cancel", "last")
+    perdure.wait_until_no_process()
+
+
+def test_a_save_signal_that_is_none(perdure):
+    said = perdure("run", "--save-signal", "KILL", "--", "true", expect=2).stderr
+    assert "--save-signal KILL: there is no such signal that a program can catch" in said

@@ -94,6 +94,16 @@ class CommandLine:
             run.signal(signal.SIGINT)
             return run.end(expect=75)
 
+    def wait_for_checkpoints(self, count, job="last"):
+        """Wait until the job has at least so many checkpoints; what `checkpoints` says of them."""
+
+        def found():
+            listed = self.json("checkpoints", job)["checkpoints"]
+            return listed if len(listed) >= count else None
+
+        wait_until(lambda: found() is not None, f"{count} checkpoints")
+        return found()
+
     def template(self, text, name="job.yaml"):
         path = self.work / name
         path.write_text(text, encoding="utf-8")

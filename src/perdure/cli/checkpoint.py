@@ -446,3 +446,58 @@ def import_(**given: Any) -> int:
         values = ", ".join(str(value) for value in done.given_back)
         click.echo(f"  these values were complete and run again: {values}", err=True)
     return 0
+
+
+@checkpoint.command()
+@click.argument("job")
+@click.option("--step", metavar="S", help="Only this step.")
+@click.option("--task", metavar="T", help="Only this task: Step[Frame=12], or its key.")
+@click.option(
+    "--wait",
+    "seconds",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    metavar="S",
+    help="Wait so many seconds for the saves.",
+)
+@json_option
+@where_options
+def save(**given: Any) -> int:
+    """Ask what runs of JOB to save now and go on; wait until it has.
+
+    A program is asked by the job's --save-signal if it catches it; else its next own save counts.
+    """
+    from perdure.cli.jobs import open_job
+    from perdure.cli.naming import scope_of
+    from perdure.errors import CheckpointMissing, UsageError
+    from perdure.manager.asking import ask, at_work, wait_for_saves
+    from perdure.policy.stops import Scope
+
+    opened = open_job(places(given["home"], given["store"]), given["job"], write=True)
+    view = opened.view
+    described = scope_of(view, given["step"], given["task"])
+    scope = Scope(described.get("step"), described.get("task"))
+    before = at_work(view, scope)
+    if not before:
+        raise UsageError(
+            f"nothing of job {view.document.job} is at work", hint="There is nothing to save."
+        )
+    if view.records.state.is_asking_disabled:
+        raise UsageError(
+            f"checkpoints of job {view.document.job} are disabled",
+            hint="perdure scontrol checkpoint enable ID allows them again.",
+        )
+    ask(view, "save", scope)
+    left = wait_for_saves(view, before, given["seconds"])
+    saved = len(before) - len(left)
+    if given["as_json"]:
+        print(json.dumps({"job": view.document.job, "saved": saved, "asked": len(before)}))
+    if left:
+        raise CheckpointMissing(
+            f"{len(left)} of {len(before)} tasks did not save within {given['seconds']:g} s",
+            hint=f"They may yet. See: perdure checkpoints {view.document.job}",
+        )
+    if not given["as_json"]:
+        print(pointed(f"saved; see: perdure checkpoints {view.document.job}"))
+    return 0

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
+from signal import Signals
 from typing import Any, TypeVar
 
 import click
@@ -110,6 +111,18 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--restart-cmd",
         metavar='"… {file} …"',
         help="The line that is given there instead of COMMAND.",
+    ),
+    click.option(
+        "--save-every",
+        metavar="AGE",
+        help="Ask a program that can be asked to save, so long after its last save: 30m, 2h.",
+    ),
+    click.option(
+        "--save-signal",
+        metavar="SIGNAL",
+        default="SIGUSR2",
+        show_default=True,
+        help="What asks a program that catches it to save and go on.",
     ),
     click.option(
         "--key-env",
@@ -331,9 +344,23 @@ def _options(given: Mapping[str, Any]) -> Options:
         local_store=str(Path(given["local_store"]).absolute()) if given["local_store"] else None,
         engine=given["engine"],
         slurm=_slurm(given),
+        save_signal=_signal(given["save_signal"]),
+        save_every_seconds=age_seconds(given["save_every"], of="--save-every"),
         restart_args=words(given["restart_args"], of="--restart-args"),
         restart_cmd=words(given["restart_cmd"], of="--restart-cmd"),
     )
+
+
+def _signal(text: str) -> str:
+    """A signal's name as Python has it; never one that cannot be caught."""
+    name = text.upper()
+    name = name if name.startswith("SIG") else f"SIG{name}"
+    if name not in Signals.__members__ or name in ("SIGKILL", "SIGSTOP"):
+        raise UsageError(
+            f"--save-signal {text}: there is no such signal that a program can catch",
+            hint="Write it like USR2 or SIGUSR2.",
+        )
+    return name
 
 
 def _slurm(given: Mapping[str, Any]) -> tuple[str, ...]:

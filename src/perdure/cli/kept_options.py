@@ -20,6 +20,7 @@ _WRITTEN = {
     "limits": "--limit",
     "log_limit_bytes": "--log-limit",
     "max_pack_age_seconds": "--max-pack-age",
+    "save_every_seconds": "--save-every",
     "step_limits": "--limit",
     "temporary_dir": "--sessions-dir",
 }

@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Iterable
 
 _INTERVAL_VARIABLE = "PERDURE_INTERVAL_SECONDS"
+#: What asks to save and go on.
+_SAVE_SIGNAL_VARIABLE = "PERDURE_SAVE_SIGNAL"
 _DEFAULT_INTERVAL_SECONDS = 300.0
 #: EX_TEMPFAIL: not finished, try again. Any exit is a suspension once the save is committed.
 _EXIT_CODE = 75
@@ -27,6 +29,9 @@ def _default_signals() -> tuple[signal.Signals, ...]:
 
 class Checkpointer:
     """Calls ``save`` at safe points: every interval, and once more before leaving when asked.
+
+    Where perdure names a signal that asks to save and go on (PERDURE_SAVE_SIGNAL), and it is none
+    of ``signals``, it is handled, too.
 
     Use it as a context: signals are handled inside of it, and as before outside.
 
@@ -56,12 +61,16 @@ class Checkpointer:
         self._exit_code = exit_code
         self._before: dict[signal.Signals, signal._HANDLER] = {}
         self._saved_at = time.monotonic()
+        self._is_due = False
 
     def __enter__(self) -> Checkpointer:  # noqa: PYI034 - Self is younger than Python 3.9
         """Take the signals; only the main thread can."""
         try:
             for number in self._signals:
                 self._before[number] = signal.signal(number, self._ask)
+            asking = _save_signal()
+            if asking is not None and asking not in self._before:
+                self._before[asking] = signal.signal(asking, self._ask_to_save)
         except BaseException:
             self._restore()
             raise
@@ -80,11 +89,12 @@ class Checkpointer:
         if self.is_asked:
             self._save_now()
             sys.exit(self._exit_code)
-        if time.monotonic() - self._saved_at >= self._interval:
+        if self._is_due or time.monotonic() - self._saved_at >= self._interval:
             self._save_now()
 
     def _save_now(self) -> None:
         """Save; the interval counts from its end, so that a slow save is not followed at once."""
+        self._is_due = False
         self._save()
         self._saved_at = time.monotonic()
 
@@ -92,12 +102,21 @@ class Checkpointer:
         """The handler: sets the flag, and nothing else."""
         self.is_asked = True
 
+    def _ask_to_save(self, _number: int, _frame: object) -> None:
+        """The handler of the signal that asks to save and go on."""
+        self._is_due = True
+
     def _restore(self) -> None:
         """Handle the signals as before."""
         while self._before:
             number, handler = self._before.popitem()
             # None: the handler was not installed from Python; its default is the best there is
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def _save_signal() -> signal.Signals | None:
+    """The signal that perdure names, where this system has it."""
+    return signal.Signals.__members__.get(os.environ.get(_SAVE_SIGNAL_VARIABLE, ""))
 
 
 def _interval() -> float:

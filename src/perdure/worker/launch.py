@@ -432,6 +432,8 @@ class Launch:
                 hold=self._hold,
                 resume=self._resume,
                 told=self._told,
+                ask=self._ask,
+                ask_if_due=self._ask_if_due,
                 notices=self._wiring.notices,
                 look_seconds=context.driver.look_seconds,
             )
@@ -472,6 +474,18 @@ class Launch:
             running = self._running
         if running is not None:
             running.release()
+
+    def _ask(self, scope: Scope) -> None:
+        with self._lock:
+            running = self._running
+        if running is not None and scope.covers(Scope(self._step, running.lineage.task)):
+            running.ask_save()
+
+    def _ask_if_due(self) -> None:
+        with self._lock:
+            running = self._running
+        if running is not None:
+            running.ask_if_due()
 
     def _told(self, text: str) -> None:
         self._context.log.say(f"perdure: {text}")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from signal import Signals
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -110,6 +111,7 @@ class TaskAttempt:
         self._stop: Stop | None = None
         self._signal_name = "SIGKILL"
         self._began = context.clock.monotonic()
+        self._asked_at = 0.0
         self._surroundings: CaptureSurroundings | None = None
         self.saves: Saves | None = None
         self.tree: ActionTree | None = None
@@ -131,6 +133,29 @@ class TaskAttempt:
             self.tree.release(Hold.OWNERSHIP)
         if self._deliverer is not None:
             self._deliverer.release()
+
+    def ask_save(self) -> None:
+        """Ask the program to save and go on, if it can be asked; from any thread."""
+        options = self._context.document.options
+        self._asked_at = self._context.clock.monotonic()
+        if self.tree is None or self._stop is not None:
+            return
+        whom = self.tree.ask(Signals[options.save_signal])
+        if whom:
+            self._record.note("asked", f"{options.save_signal} was sent to {whom}: it is to save")
+        elif "asked" not in self._context.told:
+            self._context.told.add("asked")
+            self._record.note("asked", f"nobody catches {options.save_signal}: it saves by itself")
+
+    def ask_if_due(self) -> None:
+        """Ask once the interval since the last save, or since it was asked, is over."""
+        every = self._context.document.options.save_every_seconds
+        if every is None:
+            return
+        saved = self.saves.facts.committed_at if self.saves is not None else None
+        since = max(self._began, self._asked_at, saved or 0.0)
+        if self._context.clock.monotonic() - since >= every:
+            self.ask_save()
 
     @property
     def lineage(self) -> LineageId:
@@ -367,6 +392,7 @@ class TaskAttempt:
         (folder / COMMIT_FILE).unlink(missing_ok=True)
         checkpoints = folder / _CHECKPOINTS
         checkpoints.mkdir(mode=0o700, exist_ok=True)
+        options = self._context.document.options
         suspend = resolved.suspend
         period = suspend.notify_period if isinstance(suspend, NotifyThenTerminate) else timedelta()
         return AttemptVariables(
@@ -381,7 +407,8 @@ class TaskAttempt:
             commit_file=folder / COMMIT_FILE,
             messages_file=own / _MESSAGES,
             notice_seconds=int(period.total_seconds()),
-            interval_seconds=DEFAULT_INTERVAL_SECONDS,
+            interval_seconds=options.save_every_seconds or DEFAULT_INTERVAL_SECONDS,
+            save_signal=options.save_signal,
         )
 
     def _on_tree(self, tree: ActionTree) -> None:

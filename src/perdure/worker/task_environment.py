@@ -35,6 +35,7 @@ class AttemptVariables(Struct, frozen=True, kw_only=True):
         messages_file: the side channel.
         notice_seconds: how long the task has between the signal and SIGKILL.
         interval_seconds: how often a save is worth its cost.
+        save_signal: what asks the task to save and go on, if it catches it.
     """
 
     job: str
@@ -49,6 +50,7 @@ class AttemptVariables(Struct, frozen=True, kw_only=True):
     messages_file: Path
     notice_seconds: int
     interval_seconds: int
+    save_signal: str
 
     def to_environment(self) -> dict[str, str]:
         """As variables."""
@@ -65,6 +67,7 @@ class AttemptVariables(Struct, frozen=True, kw_only=True):
             "PERDURE_MESSAGES": str(self.messages_file),
             "PERDURE_NOTICE_SECONDS": str(self.notice_seconds),
             "PERDURE_INTERVAL_SECONDS": str(self.interval_seconds),
+            "PERDURE_SAVE_SIGNAL": self.save_signal,
         }
 
 

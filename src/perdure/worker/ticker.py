@@ -44,6 +44,8 @@ class TickerParts(Struct, frozen=True, kw_only=True):
         hold, resume: stop the running task and let it run on.
         notices: the host's notices, or None.
         told: called with what people should know.
+        ask: asks the running task to save and go on, if the scope of the wish covers it.
+        ask_if_due: asks it where the interval of saves is over.
         look_seconds: see `perdure.store.drivers.driver.Driver`; also between two syncs.
     """
 
@@ -58,6 +60,8 @@ class TickerParts(Struct, frozen=True, kw_only=True):
     hold: Callable[[], None]
     resume: Callable[[], None]
     told: Callable[[str], None]
+    ask: Callable[[policy_stops.Scope], None] = lambda _scope: None
+    ask_if_due: Callable[[], None] = lambda: None
     notices: Source | None = None
     look_seconds: float = 0.0
 
@@ -73,6 +77,7 @@ class Ticker:
         self._look_at = 0.0
         self._ask_at = 0.0
         self._seen_at = 0.0
+        self._asked = 0
         self._is_held = False
         self._is_sealed = False
         self._notice: HostNotice | None = None
@@ -109,6 +114,8 @@ class Ticker:
             self._beat(now)
         if is_time:
             self._look(now)
+        if not self._is_held and not self._with.records.state.is_asking_disabled:
+            self._with.ask_if_due()
         if self._with.notices is not None and now >= self._ask_at:
             self._ask_at = now + POLL_SECONDS
             self._ask(now)
@@ -135,12 +142,25 @@ class Ticker:
         is_awake = self._is_held and self._is_still_counted()
         if new or is_awake:
             self._with.board.replace_wishes(stops_of(state.wishes))
+        self._pass_asked_on()
         if self._with.launch in state.seals:
             self._seal_seen()
         elif is_awake:
             self._is_held = False
             self._with.resume()
             self._with.told("the task goes on: this worker still owns it")
+
+    def _pass_asked_on(self) -> None:
+        """What people asked about saves since this launch was to be started."""
+        state = self._with.records.state
+        intent = state.launches.get(self._with.launch)
+        for one in state.asked[self._asked :]:
+            is_mine = intent is None or one.number > intent.number
+            if one.what == "save" and is_mine and not state.is_asking_disabled:
+                self._with.ask(
+                    policy_stops.Scope(step=one.scope.get("step"), task=one.scope.get("task"))
+                )
+        self._asked = len(state.asked)
 
     def _is_still_counted(self) -> bool:
         """Whether no seal of this launch stands, by a record of its own; else False."""

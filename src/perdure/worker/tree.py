@@ -21,6 +21,7 @@ from enum import Enum
 from perdure.worker.processes import (
     ProcessInfo,
     carrying,
+    catches,
     children_of,
     descendants,
     kill_until_gone,
@@ -28,6 +29,7 @@ from perdure.worker.processes import (
     processes,
     reap_children,
     send,
+    signal_target,
     token_of,
 )
 from perdure.worker.steps import LAUNCHER, NO_STEPS, Steps
@@ -128,6 +130,30 @@ class ActionTree:
     def steps(self) -> tuple[str, ...]:
         """The steps on other hosts that its processes started; blocks while that is asked."""
         return tuple(self._steps.of(self._launchers()))
+
+    def ask(self, number: signal.Signals) -> str:
+        """Send a signal to whoever of it catches it; whom, for people; "" where nobody does.
+
+        On other hosts it goes to a step of which a task that runs here catches it: for one that
+        does not it would be the end.
+        """
+        pid = self._pid()
+        target = signal_target(pid, number) if pid is not None else None
+        if target is None:
+            return ""
+        if target.caught:
+            for receiver in target.pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(receiver, number)
+            return target.description
+        steps = self.steps()
+        if not steps or not any(
+            info.name != LAUNCHER and catches(info.pid, number) for info in self.find()
+        ):
+            return ""
+        for step in steps:
+            self.signal_step(step, number)
+        return f"step {', '.join(steps)}"
 
     def signal_step(self, step: str, number: signal.Signals) -> None:
         """Send a signal to every task of a step."""

@@ -46,7 +46,7 @@ def test_the_variables_of_an_attempt(ground):
         f"PERDURE_{name}"
         for name in (
             *("JOB", "STEP", "TASK", "ATTEMPT", "RESUMED_FROM", "CHECKPOINT_DIR", "COMMIT_FILE"),
-            *("CHECKPOINT_FILE", "CHECKPOINT_STATE"),
+            *("CHECKPOINT_FILE", "CHECKPOINT_STATE", "SAVE_SIGNAL"),
             *("MESSAGES", "NOTICE_SECONDS", "INTERVAL_SECONDS", "TOKEN"),
         )
     }

@@ -41,6 +41,8 @@ OTHERS = {
     "slurm": (("-p", "long"), "--slurm stays nothing (given now: -p long)"),
     "restart_args": (("-c", "a b"), "--restart-args stays nothing (given now: -c 'a b')"),
     "restart_cmd": (("./again",), "--restart-cmd stays nothing (given now: ./again)"),
+    "save_signal": ("SIGHUP", "--save-signal stays SIGUSR2 (given now: SIGHUP)"),
+    "save_every_seconds": (60, "--save-every stays nothing (given now: 60 s)"),
     "local_store": ("/fast", "--local-store stays nothing (given now: /fast)"),
 }
 

@@ -76,6 +76,8 @@ class Options(Struct, frozen=True, kw_only=True):
         slurm: sbatch's own options.
         restart_args: words that a command gets where it goes on from a checkpoint.
         restart_cmd: the line that is given there instead of the command.
+        save_signal: asks a program that catches it to save and go on.
+        save_every_seconds: how long after the last save it is asked; None: it never is.
     """
 
     workers: int = 1
@@ -103,6 +105,8 @@ class Options(Struct, frozen=True, kw_only=True):
     slurm: tuple[str, ...] = ()
     restart_args: tuple[str, ...] = ()
     restart_cmd: tuple[str, ...] = ()
+    save_signal: str = "SIGUSR2"
+    save_every_seconds: int | None = None
 
     def retention(self) -> dict[str, Any]:
         """What is kept, as commands show it."""

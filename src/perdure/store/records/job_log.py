@@ -92,6 +92,18 @@ class Wish(Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class Asked(Struct, frozen=True, kw_only=True):
+    """What people asked about saves, at its number.
+
+    Attributes:
+        what: ``save`` (now), ``disable`` or ``enable`` (of this and of the saves of an interval).
+    """
+
+    number: int
+    what: str
+    scope: Mapping[str, Any]
+
+
 class JobLogState(Struct):
     """The fold of a job's log.
 
@@ -102,6 +114,7 @@ class JobLogState(Struct):
         seals, fences: launches taken to be dead; and how much of their journals counts.
         still_at: the counter at which a sealed launch was judged to stand still.
         wishes: what people and hosts asked for, in order.
+        asked: what people asked about saves, in order.
         settled: by step index, the last ``settled`` record; the whole job's under None.
         damaged: numbers of records that were damaged and set aside; any may have been an intent.
     """
@@ -113,6 +126,7 @@ class JobLogState(Struct):
     fences: dict[LaunchId, int] = field(default_factory=dict)
     still_at: dict[LaunchId, Any] = field(default_factory=dict)
     wishes: list[Wish] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
     settled: dict[StepKey | None, Entry] = field(default_factory=dict)
     damaged: list[int] = field(default_factory=list)
     last: int = 0
@@ -148,6 +162,12 @@ class JobLogState(Struct):
         said = [wish.on_conflict for wish in self.wishes if wish.on_conflict is not None]
         return said[-1] if said else None
 
+    @property
+    def is_asking_disabled(self) -> bool:
+        """Whether programs are not to be asked to save: what was said last holds."""
+        said = [one.what for one in self.asked if one.what in ("disable", "enable")]
+        return bool(said) and said[-1] == "disable"
+
     def _fold(self, entry: Entry) -> None:
         fields = entry.header
         match entry.kind:
@@ -165,6 +185,14 @@ class JobLogState(Struct):
                 self.fences.setdefault(LaunchId(fields["launch"]), int(fields["offset"]))
             case "suspend" | "cancel" | "resume":
                 self.wishes.append(_wish(entry))
+            case "ask":
+                self.asked.append(
+                    Asked(
+                        number=entry.number,
+                        what=str(fields.get("what", "")),
+                        scope=fields.get("scope", {}),
+                    )
+                )
             case "settled":
                 self.settled[fields.get("step")] = entry
             case "damaged":
