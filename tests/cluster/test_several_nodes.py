@@ -93,7 +93,8 @@ class Ranks:
             begun = min(number for _, _, attempt, number in ticks if attempt == after)
             assert begun > 0, self.job.story()
         ended = {rank for _, rank, _, number in ticks if number == MOST}
-        assert ended == {0, 1}, (self.job.status()["attempts"], self.job.story())
+        attempts = [(a["outcome"], a["reason"]) for a in self.job.status()["attempts"]]
+        assert ended == {0, 1}, f"{attempts} {self.job.story()[-3000:]}"
         assert self.pids() == []
         return len(attempts)
 

@@ -47,8 +47,8 @@ def look_at(environment: Mapping[str, str], sessions: Path, outside: Sequence[Pa
         return Nodes()
     from perdure.engines.slurm.steps import JobSteps, unshared
 
-    steps = JobSteps(environment["SLURM_JOB_ID"])
     count = node_count(environment)
+    steps = JobSteps(environment["SLURM_JOB_ID"], count)
     if count == 1:
         return Nodes(steps=steps)
     there = [path for path in outside if path.exists()]

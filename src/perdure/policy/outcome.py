@@ -181,7 +181,8 @@ class AttemptFacts(Struct, frozen=True, kw_only=True):
     Attributes:
         cancel_asked: before the exit was collected.
         not_started: why its process never ran, if so.
-        exit: as collected; None when nobody collected it.
+        exit: as collected; None when nobody collected it, or not that of all of its parts.
+        lost: which part of it nobody collected, where it is known.
         out_of_memory: the proof (cgroup, Slurm, LSF), also when it came in the grace.
         timed_out_seconds: the action's timeout, when it ran out before any notice.
         all_values_kept: every value of the chunk, by this attempt and earlier ones.
@@ -197,6 +198,7 @@ class AttemptFacts(Struct, frozen=True, kw_only=True):
     cancel_asked: bool = False
     not_started: NotStarted | None = None
     exit: Exit | None = None
+    lost: str = ""
     out_of_memory: str | None = None
     timed_out_seconds: float | None = None
     all_values_kept: bool = False
@@ -258,10 +260,13 @@ def _not_started(facts: AttemptFacts) -> Outcome:
     )
 
 
+_UNSEEN = "nobody saw it end: its worker or its host was lost"
+
+
 def _lost(facts: AttemptFacts) -> Outcome:
     return Outcome(
         state=AttemptState.LOST,
-        reason=f"nobody saw it end: its worker or its host was lost; {_next_start(facts)}",
+        reason=f"{facts.lost or _UNSEEN}; {_next_start(facts)}",
     )
 
 

@@ -37,6 +37,14 @@ class Steps(Protocol):
         """
         ...
 
+    def lost(self) -> str:
+        """Which host of several was lost, with its ranks, in a sentence; "" where none was.
+
+        A launcher may say that all went well. Blocks: for one question to the scheduler; while it
+        does not answer it is asked again. None where there is one host.
+        """
+        ...
+
 
 class NoSteps:
     """Where no scheduler is: every process is on this host."""
@@ -53,6 +61,10 @@ class NoSteps:
     def end_orphans(self) -> int:
         """None."""
         return 0
+
+    def lost(self) -> str:
+        """Never: this process runs on the only host."""
+        return ""
 
 
 NO_STEPS = NoSteps()

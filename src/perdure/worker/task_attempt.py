@@ -515,10 +515,12 @@ class TaskAttempt:
             reason = result.failure or "the process could not be started"
             not_started = NotStarted(cause=Cause.SPAWN, reason=reason)
         timeout = self._resolved().timeout if facts.timed_out else None
+        lost = self._context.steps.lost() if code is not None else ""
         return AttemptFacts(
             cancel_asked=facts.intent is Intent.CANCEL,
             not_started=not_started,
-            exit=None if code is None else _exit(code),
+            exit=None if code is None or lost else _exit(code),
+            lost=lost,
             out_of_memory=out_of_memory if code not in (0, None) else None,
             timed_out_seconds=timeout.total_seconds() if timeout is not None else None,
             all_values_kept=self._order.values is not None and done >= set(self._order.values),

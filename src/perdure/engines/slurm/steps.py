@@ -15,8 +15,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from perdure.engines.slurm.commands import slurm
-from perdure.engines.slurm.steps_format import Step, differing, parse_places, parse_steps
-from perdure.errors import EngineError, EngineRefused
+from perdure.engines.slurm.slurm_format import parse_fields
+from perdure.engines.slurm.steps_format import (
+    Step,
+    differing,
+    lost_node,
+    parse_places,
+    parse_steps,
+)
+from perdure.errors import EngineError, EngineRefused, EngineUnavailable
 from perdure.worker.steps import LAUNCHER
 
 _LOOK_SECONDS = 0.2
@@ -28,10 +35,12 @@ class JobSteps:
 
     Args:
         job: SLURM_JOB_ID of this process.
+        nodes: how many it has.
     """
 
-    def __init__(self, job: str) -> None:
+    def __init__(self, job: str, nodes: int) -> None:
         self._job = job
+        self._nodes = nodes
         self._host = os.uname().nodename
 
     def of(self, launchers: Collection[int]) -> Sequence[str]:
@@ -66,6 +75,19 @@ class JobSteps:
                 ended.add(step)
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_LOOK_SECONDS)
+
+    def lost(self) -> str:
+        """Which node of several was lost: srun exits with 0 where the ranks elsewhere were done."""
+        while self._nodes > 1:
+            try:
+                fields = parse_fields(slurm(["scontrol", "-o", "show", "job", self._job]))
+            except EngineUnavailable:
+                time.sleep(_LONGEST_LOOK_SECONDS)
+                continue
+            except EngineError:
+                return ""  # Slurm has forgotten the job: it cannot say
+            return lost_node(fields, self._nodes)
+        return ""
 
     def _mine(self) -> list[Step]:
         """The steps of this job that were started from this host.

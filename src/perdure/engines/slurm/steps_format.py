@@ -5,6 +5,7 @@ process of that srun, the batch script's own step `(null):0`.
 """
 
 import re
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -71,3 +72,16 @@ def differing(places: dict[str, list[str]], here: str) -> dict[int, str]:
         for number, inode in enumerate(mine)
         if not inode or theirs[number] != inode
     }
+
+
+def lost_node(fields: Mapping[str, str], nodes: int) -> str:
+    """Whether a job that runs has lost one of its nodes, in a sentence; "" where it has not.
+
+    Args:
+        fields: of ``scontrol -o show job``.
+        nodes: how many it was given.
+    """
+    left = fields.get("NumNodes", "").partition("-")[0]
+    if not left.isdigit() or int(left) >= nodes:
+        return ""
+    return f"{nodes - int(left)} of its {nodes} nodes was lost, and what ran there"
