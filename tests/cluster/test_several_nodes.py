@@ -94,7 +94,7 @@ class Ranks:
             assert begun > 0, self.job.story()
         ended = {rank for _, rank, _, number in ticks if number == MOST}
         attempts = [(a["outcome"], a["reason"]) for a in self.job.status()["attempts"]]
-        assert ended == {0, 1}, f"{attempts} {self.job.story()[-3000:]}"
+        assert ended == {0, 1}, f"{attempts} {self.job.story()}"
         assert self.pids() == []
         return len(attempts)
 

@@ -77,16 +77,22 @@ class JobSteps:
             pause = min(2 * pause, _LONGEST_LOOK_SECONDS)
 
     def lost(self) -> str:
-        """Which node of several was lost: srun exits with 0 where the ranks elsewhere were done."""
+        """Whether one of several nodes was lost: srun exits with 0 where only other ranks ended.
+
+        Slurm notices a dead node after minutes, so that the nodes are asked, too: by a step.
+        """
         while self._nodes > 1:
             try:
                 fields = parse_fields(slurm(["scontrol", "-o", "show", "job", self._job]))
+                if lost := lost_node(fields, self._nodes):
+                    return lost
+                slurm([*_on_all(self._nodes), "true"])
             except EngineUnavailable:
                 time.sleep(_LONGEST_LOOK_SECONDS)
-                continue
-            except EngineError:
-                return ""  # Slurm has forgotten the job: it cannot say
-            return lost_node(fields, self._nodes)
+            except EngineError as error:
+                return f"one of its {self._nodes} nodes does not answer ({error.message})"
+            else:
+                return ""
         return ""
 
     def _mine(self) -> list[Step]:
@@ -120,11 +126,15 @@ def unshared(paths: Sequence[Path], *, nodes: int, here: str) -> dict[Path, str]
     Raises:
         EngineError: it could not be tried.
     """
-    step = ["srun", "--overlap", "--quiet", f"--nodes={nodes}", f"--ntasks={nodes}"]
-    step += ["--ntasks-per-node=1", "--cpus-per-task=1", "--mem=0"]
-    said = slurm([*step, "/bin/sh", "-c", _LOOK, "sh", *map(str, paths)])
+    said = slurm([*_on_all(nodes), "/bin/sh", "-c", _LOOK, "sh", *map(str, paths)])
     found = differing(parse_places(said, len(paths)), here)
     return {paths[number]: node for number, node in found.items()}
+
+
+def _on_all(nodes: int) -> list[str]:
+    """How a command begins that runs once on each node of this job, beside its other steps."""
+    step = ["srun", "--overlap", "--quiet", f"--nodes={nodes}", f"--ntasks={nodes}"]
+    return [*step, "--ntasks-per-node=1", "--cpus-per-task=1", "--mem=0"]
 
 
 def _is_launcher(pid: int) -> bool:
