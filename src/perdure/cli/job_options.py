@@ -7,7 +7,7 @@ import json
 import math
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -296,19 +296,23 @@ def _options(given: Mapping[str, Any]) -> Options:
         key_id=key[1],
         local_store=str(Path(given["local_store"]).absolute()) if given["local_store"] else None,
         engine=given["engine"],
-        slurm=_slurm(given),
+        slurm=slurm_options(given["slurm"], given["engine"]),
     )
 
 
-def _slurm(given: Mapping[str, Any]) -> tuple[str, ...]:
-    """Sbatch's options, word for word."""
-    if given["slurm"] and given["engine"] != "slurm":
+def slurm_options(given: Sequence[str], engine: str) -> tuple[str, ...]:
+    """What ``--slurm`` says, as sbatch's options, word for word.
+
+    Raises:
+        UsageError: the engine is another one, or a quote is left open.
+    """
+    if given and engine != "slurm":
         raise UsageError("--slurm is for --engine slurm", hint="Add --engine slurm.")
     try:
-        return tuple(word for text in given["slurm"] for word in shlex.split(text))
+        return tuple(word for text in given for word in shlex.split(text))
     except ValueError as error:
         raise UsageError(
-            f"--slurm {given['slurm']!r} cannot be read: {error}", hint="Close the quotes."
+            f"--slurm {given!r} cannot be read: {error}", hint="Close the quotes."
         ) from error
 
 

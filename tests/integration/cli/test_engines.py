@@ -10,3 +10,27 @@ def test_without_slurm_one_line_says_so(shell):
     found = shell.json("engines")["engines"][1]
     assert (found["available"], found["settings"], found["warnings"]) == (False, {}, [])
     assert not shell.home.exists(), "it only looks"
+
+
+def test_a_host_where_jobs_can_run(shell):
+    done = shell("doctor")
+    assert {line.split()[0] for line in done.stdout.splitlines()} == {"ok"}
+    assert "checkpoint: 1 MiB was saved and read back" in done.stdout
+    assert shell.json("status")["jobs"] == []
+    assert sorted(path.name for path in (shell.folder / "store").iterdir()) == ["format"]
+
+
+def test_a_home_that_cannot_be_used_is_said_with_what_to_do(shell):
+    shell.environment["PERDURE_STORE"] = str(shell.template("no folder", "file"))
+    done = shell("doctor", expect=1)
+    (failed,) = [line for line in done.stdout.splitlines() if line.startswith("failed")]
+    assert failed.startswith("failed   store: ")
+    assert "Traceback" not in done.stderr
+    checks = shell.json("doctor", expect=1)["checks"]
+    assert [one["advice"] != "" for one in checks if one["health"] == "failed"] == [True]
+
+
+def test_no_probe_without_slurm(shell):
+    shell.environment["PATH"] = "/nowhere"
+    done = shell("doctor", "--engine", "slurm", expect=1)
+    assert "failed   slurm: sbatch, squeue, scontrol, scancel not on PATH" in done.stdout

@@ -148,6 +148,10 @@ def test_engines(shell):
     check("engines", found)
 
 
+def test_doctor(shell):
+    check("doctor", shell.json("doctor"))
+
+
 def test_errors(suspended):
     check("error", suspended.json("status", "nothing", expect=2))
 
