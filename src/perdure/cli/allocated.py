@@ -79,6 +79,9 @@ class _Itself:
     def interrupt(self, ids: Mapping[str, Any], *, by_person: bool) -> None:
         self._engine.interrupt(ids, by_person=by_person)
 
+    def withdraw(self, ids: Mapping[str, Any]) -> None:
+        self._engine.withdraw(ids)
+
     def wait(self, seconds: float) -> bool:
         return self._engine.wait(seconds)
 
@@ -114,6 +117,8 @@ class Allocated:
         before = self._view.records.state.launches.get(first)
         if before is None:
             return first  # who begins with it says what is missing
+        if self._view.records.state.is_outdated(first):
+            return None  # the job goes on elsewhere
         maker = self._maker(self._token, before.step, is_now=True)
         while (intent := self._intent(self._token)) is None:
             if isinstance(maker.make(), Wait) and self._runs_before(mine):
@@ -161,6 +166,9 @@ class Allocated:
             launch: the one that ended.
             stop: why it stopped before all was done; None: it did not.
         """
+        self._view.records.refresh()
+        if self._view.records.state.is_outdated(launch):
+            return  # the job goes on elsewhere, and so do its turns
         if stop is None:
             self._record_turn()
         elif stop.by != "user":

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import click
 from msgspec.structs import asdict
 
+from perdure.cli.config import default_engine, default_workers, user_config
 from perdure.cli.places import Places
 from perdure.errors import TemplateError, UsageError
 from perdure.policy.counting import DEFAULT_LIMITS, Limits
@@ -79,15 +80,15 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--workers",
         type=click.IntRange(min=1),
-        default=1,
-        show_default=True,
+        default=default_workers,
+        show_default="1",
         help="How many workers run side by side.",
     ),
     click.option(
         "--engine",
         type=click.Choice(["local", "slurm"]),
-        default="local",
-        show_default=True,
+        default=default_engine,
+        show_default="local",
         help="What starts the workers: this host, or Slurm.",
     ),
     click.option(
@@ -301,19 +302,20 @@ def _options(given: Mapping[str, Any]) -> Options:
 
 
 def slurm_options(given: Sequence[str], engine: str) -> tuple[str, ...]:
-    """What ``--slurm`` says, as sbatch's options, word for word.
+    """What ``--slurm`` says, as sbatch's options, word for word, behind the user's own of the file.
 
     Raises:
-        UsageError: the engine is another one, or a quote is left open.
+        UsageError: the engine is another one, a quote is left open, or the file cannot be read.
     """
     if given and engine != "slurm":
         raise UsageError("--slurm is for --engine slurm", hint="Add --engine slurm.")
     try:
-        return tuple(word for text in given for word in shlex.split(text))
+        words = tuple(word for text in given for word in shlex.split(text))
     except ValueError as error:
         raise UsageError(
             f"--slurm {given!r} cannot be read: {error}", hint="Close the quotes."
         ) from error
+    return (*user_config().slurm, *words) if engine == "slurm" else ()
 
 
 def told_at_submit(options: Options) -> str | None:

@@ -163,6 +163,19 @@ class LaunchFacts(Struct, frozen=True, kw_only=True):
     running: tuple[tuple[int, str], ...] = ()
 
 
+class EngineFacts(Struct, frozen=True, kw_only=True):
+    """What starts the job's workers.
+
+    Attributes:
+        options: of its submit command.
+        changed_at: when a person chose it; None: at submit.
+    """
+
+    name: str
+    options: tuple[str, ...] = ()
+    changed_at: str | None = None
+
+
 class StopFacts(Struct, frozen=True, kw_only=True):
     """A standing stop of the whole job."""
 
@@ -187,6 +200,7 @@ class JobFacts(Struct, frozen=True, kw_only=True):
     attempts: tuple[AttemptFacts, ...]
     attempts_left_out: int
     launches: tuple[LaunchFacts, ...]
+    engine: EngineFacts
     stop: StopFacts | None
     settled: str | None
     settled_at: str | None

@@ -1,5 +1,7 @@
 """The commands about engines, where there is no cluster."""
 
+import shutil
+
 
 def test_without_slurm_one_line_says_so(shell):
     shell.environment["PATH"] = "/nowhere"
@@ -34,3 +36,20 @@ def test_no_probe_without_slurm(shell):
     shell.environment["PATH"] = "/nowhere"
     done = shell("doctor", "--engine", "slurm", expect=1)
     assert "failed   slurm: sbatch, squeue, scontrol, scancel not on PATH" in done.stdout
+
+
+def test_an_engine_that_would_not_take_the_job_changes_nothing(suspended, shell):
+    shutil.copytree(suspended.store, shell.store)
+    shell.environment["PATH"] = "/nowhere"
+    before = shell.json("status", "last")
+    done = shell("resume", "last", "--engine", "slurm", expect=4)
+    assert "sbatch cannot be run" in done.stderr
+    assert shell.json("status", "last") == before
+    assert before["engine"] == {"name": "local", "options": [], "changed_at": None}
+
+
+def test_only_the_whole_job_is_moved(suspended):
+    words = ("resume", "last", "--engine", "slurm", "--task", "Work")
+    assert "for the whole job" in suspended(*words, expect=2).stderr
+    done = suspended("resume", "last", "--slurm", "-p long", expect=2)
+    assert "--slurm is for --engine slurm" in done.stderr

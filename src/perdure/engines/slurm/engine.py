@@ -179,6 +179,28 @@ class SlurmEngine:
         with suppress(EngineError):
             slurm(["scancel", f"--signal={number}", "--batch", str(ids["job"])])
 
+    def withdraw(self, ids: Mapping[str, Any]) -> None:
+        """Cancel the element while it is pending.
+
+        Raises:
+            EngineUnavailable: Slurm does not answer.
+            EngineRefused: it says no.
+        """
+        self._asked_at = None
+        self._ask()
+        queued = self._found(ids)
+        if self._asked_at is None or (queued is not None and queued.is_pending):
+            slurm(["scancel", "--state=PENDING", str(ids.get("job"))])
+
+    def check(self) -> None:
+        """See whether Slurm would take a job with these options; nothing is submitted.
+
+        Raises:
+            EngineUnavailable: it does not answer.
+            EngineRefused: it would not.
+        """
+        slurm(["sbatch", "--test-only", *self._options, "--wrap", "true"])
+
     def wait(self, seconds: float) -> bool:
         """Sleep; Slurm tells nobody when a job has ended."""
         time.sleep(seconds)
