@@ -56,6 +56,10 @@ class ClusterJob:
         done = self.perdure("submit", str(template), "-p", f"Out={self.out}", *options, *words)
         return done.stdout.strip()
 
+    def why(self) -> str:
+        """What `perdure why` says of it."""
+        return self.perdure("why", "last").stdout
+
     def status(self) -> dict:
         """What `perdure status` says of it."""
         return json.loads(self.perdure("status", "last", "--json").stdout)

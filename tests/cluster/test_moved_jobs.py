@@ -1,5 +1,6 @@
 """A job that is given another engine in mid-life, on a real Slurm: never two work at it."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -133,4 +134,33 @@ def test_there_and_back(job, engine):
     job.perdure("resume", "last", "--engine", engine, "--detach")
     job.wait_for("SUCCEEDED")
     assert len(went_on(job, 100)) == 2
+    nothing_is_queued(job)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_move_that_is_interrupted_leaves_the_job_suspended(job, number):
+    job.submit(COUNT, "-p", "Most=60", "-p", "Slow=7")
+    wait_until("the task runs", lambda: job.lines("starts"))
+    moving = job.start("resume", "last", "--engine", "local")
+    wait_until("it is asked to save", lambda: "given another engine" in job.why())
+    moving.send_signal(number)
+    said, _nothing = moving.communicate(timeout=60)
+    assert moving.returncode == (130 if number == signal.SIGINT else -number), said
+    status = job.wait_for("SUSPENDED")
+    assert (status["engine"]["name"], status["engine"]["changed_at"]) == ("slurm", None)
+    nothing_is_queued(job)
+    job.perdure("resume", "last", "--engine", "local")
+    assert len(went_on(job, 60)) == 1
+
+
+def test_a_manager_in_front_of_what_goes_on_elsewhere(job):
+    words = ["-p", f"Out={job.out}", "-p", "Most=60", "--engine", "slurm"]
+    manager = job.start("run", str(COUNT), *words, "--heartbeat-seconds", "0.5")
+    is_under_way(job)
+    job.perdure("resume", "last", "--engine", "local", "--detach")
+    said, _nothing = manager.communicate(timeout=120)
+    assert manager.returncode in (75, 4), said
+    assert "State: SUSPENDED" in said or "given another engine" in said
+    job.wait_for("SUCCEEDED")
+    assert len(went_on(job, 60)) == 1
     nothing_is_queued(job)

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from perdure.engines.base import Engine, LaunchRequest
 from perdure.engines.slurm.allocation import Allocation, is_time_limit
+from perdure.engines.slurm.engine import PUT_BACK
 from perdure.engines.slurm.sentinel import Sentinel
 from perdure.engines.slurm.slurm_format import Cause, Token, parse_token
 from perdure.errors import EngineRefused
@@ -56,13 +57,14 @@ class _Itself:
 
     def start(self, requests: Sequence[LaunchRequest]) -> Sequence[Mapping[str, Any]]:
         """Put the allocation back into the queue; where that may not be, submit another one."""
+        ids = {**self._allocation.ids(), PUT_BACK: True}
         if self._is_now:
-            return [self._allocation.ids()]
+            return [ids]
         try:
             self._allocation.requeue()
         except EngineRefused:
             return self._engine.start(requests)
-        return [self._allocation.ids()]
+        return [ids]
 
     def find(self, token: str) -> Mapping[str, Any] | None:
         return self._engine.find(token)

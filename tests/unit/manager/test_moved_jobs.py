@@ -8,8 +8,12 @@ from clock_kit import HandClock
 from looking_kit import LAUNCH, HandMade
 from perdure.cli import job_options
 from perdure.cli.config_format import Config
+from perdure.cli.kept_options import kept_options
+from perdure.cli.managed import present_document
 from perdure.cli.moving import chosen_options, engine_text
 from perdure.errors import EngineRefused, UsageError
+from perdure.manager.facts import EngineFacts
+from perdure.manager.facts_reading import read_facts
 from perdure.manager.turns import TurnMaker, TurnParts
 from perdure.policy.snapshot import LaunchState
 from perdure.store.layout import LaunchId
@@ -118,6 +122,24 @@ def test_what_was_taken_back_holds_nothing(moved):
     moved.maker(starts=False).make()
     assert LAUNCH in moved.view.records.state.fences
     assert moved.view.records.state.wishes == []
+
+
+def test_a_later_line_is_told_the_engine_that_holds_now(moved):
+    moved.move()
+    kept = present_document(moved.made.driver, moved.made.document)
+    what, _way_out = kept_options(moved.made.document, kept)
+    assert "--engine stays slurm (given now: local)" in what
+    assert "--slurm stays -p long (given now: nothing)" in what
+    assert list(kept_options(kept, kept)) == []
+
+
+def test_what_is_shown_of_it(moved):
+    facts, _positions = read_facts(moved.view)
+    assert facts.engine == EngineFacts(name="local")
+    moved.move()
+    facts, _positions = read_facts(moved.view)
+    assert (facts.engine.name, facts.engine.options) == ("slurm", ("-p", "long"))
+    assert facts.engine.changed_at
 
 
 @pytest.mark.parametrize(
