@@ -89,6 +89,7 @@ def test_a_setting_that_is_worth_a_word(settings, save_seconds, said):
         ({"submits_from": "login1"}, None, "partition p takes jobs only from login1"),
         ({"preempt_mode": "CANCEL", "grace_seconds": 0}, None, "PreemptMode is CANCEL"),
         ({"preempt_mode": "REQUEUE", "grace_seconds": 5}, None, "GraceTime is 5 s"),
+        ({"preempt_mode": "REQUEUE,GANG", "grace_seconds": 5}, None, "GraceTime is 5 s"),
         ({"preempt_mode": "REQUEUE", "grace_seconds": 20}, 21.0, "GraceTime is 20 s"),
         ({"preempt_mode": "REQUEUE", "grace_seconds": 20}, 2.0, "told to a job's steps"),
     ],

@@ -215,10 +215,10 @@ def _about_partition(
 
 
 def _about_preemption(name: str, partition: Partition, save_seconds: float | None) -> Iterator[str]:
-    mode, grace = partition.preempt_mode, partition.grace_seconds or 0
-    if mode == "CANCEL":
+    modes, grace = set(partition.preempt_mode.split(",")), partition.grace_seconds or 0
+    if "CANCEL" in modes:
         yield f"{name}: PreemptMode is CANCEL: what is preempted there is not put back by Slurm"
-    if mode not in ("CANCEL", "REQUEUE"):
+    if not modes & {"CANCEL", "REQUEUE"}:
         return
     needed = max(_SHORT_GRACE_SECONDS, save_seconds or 0.0)
     if grace < needed:
