@@ -23,7 +23,7 @@ class ClusterJob:
         self.cluster = cluster
         self.folder = folder
         self.out = folder / "out"
-        self._environment = {
+        self.environment = {
             "PERDURE_HOME": str(folder / "home"),
             "PERDURE_CACHE": str(folder / "cache"),
         }
@@ -32,7 +32,7 @@ class ClusterJob:
         """Give a command of perdure as the plain user."""
         command = [self.cluster.python(), "-P", "-m", "perdure", *words]
         return self.cluster.run(
-            command, folder=self.folder, environment=self._environment, check=check
+            command, folder=self.folder, environment=self.environment, check=check
         )
 
     def start(self, *words: str) -> subprocess.Popen[str]:
@@ -41,7 +41,7 @@ class ClusterJob:
         return subprocess.Popen(
             [self.cluster.python(), "-P", "-m", "perdure", *words],
             cwd=self.folder,
-            env=self.cluster.environment(**self._environment),
+            env=self.cluster.environment(**self.environment),
             user=user.pw_uid,
             group=user.pw_gid,
             extra_groups=[],
@@ -55,6 +55,10 @@ class ClusterJob:
         options = ("--engine", "slurm", "--heartbeat-seconds", "0.5")
         done = self.perdure("submit", str(template), "-p", f"Out={self.out}", *options, *words)
         return done.stdout.strip()
+
+    def why(self) -> str:
+        """What `perdure why` says of it."""
+        return self.perdure("why", "last").stdout
 
     def status(self) -> dict:
         """What `perdure status` says of it."""

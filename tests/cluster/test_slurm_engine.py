@@ -61,6 +61,16 @@ def test_what_was_cancelled_before_it_began_stays_stopped(job):
     assert f"{element} was cancelled" in job.perdure("why", "last").stdout
 
 
+def test_what_is_to_begin_later_is_not_hurried(job):
+    """Only what was put back need not wait."""
+    job.submit(COUNT, "--slurm", "--begin=now+1hour")
+    for _ in range(2):
+        job.perdure("settle", "last")
+    queued = job.cluster.asked("squeue", "-h", "-r", "-o", "%T|%r|%j").splitlines()
+    assert next(line for line in queued if "settle" not in line).startswith("PENDING|BeginTime|")
+    job.perdure("suspend", "last")
+
+
 def test_a_more_important_job_takes_the_place_for_a_while(job):
     job.submit(COUNT, "-p", "Most=60")
     element = is_under_way(job)

@@ -32,6 +32,7 @@ class CommandLine:
             "PERDURE_STORE": str(folder / "store"),
             "PERDURE_CACHE": str(folder / "cache"),
             "TMPDIR": str(folder / "tmp"),
+            "XDG_CONFIG_HOME": str(folder / "config"),
         }
         (folder / "tmp").mkdir(exist_ok=True)
         self.forgets = os.environ.get("PERDURE_TEST_FORGET") == "1"

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from perdure.engines.base import Engine, LaunchRequest
 from perdure.engines.slurm.allocation import Allocation, is_time_limit
+from perdure.engines.slurm.engine import PUT_BACK
 from perdure.engines.slurm.sentinel import Sentinel
 from perdure.engines.slurm.slurm_format import Cause, Token, parse_token
 from perdure.errors import EngineRefused
@@ -56,13 +57,14 @@ class _Itself:
 
     def start(self, requests: Sequence[LaunchRequest]) -> Sequence[Mapping[str, Any]]:
         """Put the allocation back into the queue; where that may not be, submit another one."""
+        ids = {**self._allocation.ids(), PUT_BACK: True}
         if self._is_now:
-            return [self._allocation.ids()]
+            return [ids]
         try:
             self._allocation.requeue()
         except EngineRefused:
             return self._engine.start(requests)
-        return [self._allocation.ids()]
+        return [ids]
 
     def find(self, token: str) -> Mapping[str, Any] | None:
         return self._engine.find(token)
@@ -78,6 +80,9 @@ class _Itself:
 
     def interrupt(self, ids: Mapping[str, Any], *, by_person: bool) -> None:
         self._engine.interrupt(ids, by_person=by_person)
+
+    def withdraw(self, ids: Mapping[str, Any]) -> None:
+        self._engine.withdraw(ids)
 
     def wait(self, seconds: float) -> bool:
         return self._engine.wait(seconds)
@@ -114,6 +119,8 @@ class Allocated:
         before = self._view.records.state.launches.get(first)
         if before is None:
             return first  # who begins with it says what is missing
+        if self._view.records.state.is_outdated(first):
+            return None  # the job goes on elsewhere
         maker = self._maker(self._token, before.step, is_now=True)
         while (intent := self._intent(self._token)) is None:
             if isinstance(maker.make(), Wait) and self._runs_before(mine):
@@ -161,6 +168,9 @@ class Allocated:
             launch: the one that ended.
             stop: why it stopped before all was done; None: it did not.
         """
+        self._view.records.refresh()
+        if self._view.records.state.is_outdated(launch):
+            return  # the job goes on elsewhere, and so do its turns
         if stop is None:
             self._record_turn()
         elif stop.by != "user":

@@ -33,6 +33,8 @@ _COMMANDS = {
     "du": ("perdure.cli.du", "Show how much space jobs take."),
     "verify": ("perdure.cli.verify", "Read everything of a job back and check it."),
     "repair": ("perdure.cli.repair", "Rebuild the cache and set damaged objects aside."),
+    "engines": ("perdure.cli.engine_listing", "Show where workers can run, and what to beware of."),
+    "doctor": ("perdure.cli.doctor", "Say whether jobs can run here, or on a cluster."),
     "demo": ("perdure.cli.demo", "Show a job that is interrupted and resumed."),
 }
 

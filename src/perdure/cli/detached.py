@@ -32,16 +32,16 @@ def start_manager(where: Places, job: JobId, *, resume: bool) -> None:
 
 def main() -> int:
     """Manage the job that the command line names."""
-    from perdure.cli.engines import engine_of
+    from msgspec.structs import replace
+
     from perdure.cli.failing import show
     from perdure.cli.looking import cache_of, keep_outline
     from perdure.cli.managed import (
         LEAVING_SECONDS,
-        Managed,
         listening,
         manage,
+        managed_job,
         resume_all,
-        view_of,
     )
     from perdure.errors import PerdureError
     from perdure.manager.managing import Orders
@@ -55,24 +55,19 @@ def main() -> int:
     try:
         store = where.open(write=True)
         document = read_job(store, JobId(options.job))
-        engine = engine_of(where, document.job, document.options)
         job = load(document)
         keep_outline(cache_of(where), store, document, job)
-        view = view_of(store, document, job, engine)
+        managed = replace(
+            managed_job(where, store, document, job), patience_seconds=LEAVING_SECONDS
+        )
+        view = managed.view
 
         def prepare() -> None:
             if options.resume and view.settled(None) is None:
                 resume_all(view)
 
-        managed = Managed(
-            places=where,
-            store=store,
-            view=view,
-            engine=engine,
-            patience_seconds=LEAVING_SECONDS,
-        )
         with listening(orders):
-            manage(managed, prepare=prepare, between=engine.wait, orders=orders)
+            manage(managed, prepare=prepare, between=managed.engine.wait, orders=orders)
     except PerdureError as error:
         show(error)
         return error.exit_code

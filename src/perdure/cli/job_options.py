@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import click
 from msgspec.structs import asdict
 
+from perdure.cli.config import default_engine, default_workers, user_config
 from perdure.cli.given_command import read_command, words
 from perdure.cli.places import Places
 from perdure.errors import TemplateError, UsageError
@@ -85,15 +86,15 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--workers",
         type=click.IntRange(min=1),
-        default=1,
-        show_default=True,
+        default=default_workers,
+        show_default="1",
         help="How many workers run side by side.",
     ),
     click.option(
         "--engine",
         type=click.Choice(["local", "slurm"]),
-        default="local",
-        show_default=True,
+        default=default_engine,
+        show_default="local",
         help="What starts the workers: this host, or Slurm.",
     ),
     click.option(
@@ -343,7 +344,7 @@ def _options(given: Mapping[str, Any]) -> Options:
         key_id=key[1],
         local_store=str(Path(given["local_store"]).absolute()) if given["local_store"] else None,
         engine=given["engine"],
-        slurm=_slurm(given),
+        slurm=slurm_options(given["slurm"], given["engine"]),
         save_signal=_signal(given["save_signal"]),
         save_every_seconds=age_seconds(given["save_every"], of="--save-every"),
         restart_args=words(given["restart_args"], of="--restart-args"),
@@ -363,11 +364,16 @@ def _signal(text: str) -> str:
     return name
 
 
-def _slurm(given: Mapping[str, Any]) -> tuple[str, ...]:
-    """Sbatch's options, word for word."""
-    if given["slurm"] and given["engine"] != "slurm":
+def slurm_options(given: Sequence[str], engine: str) -> tuple[str, ...]:
+    """What ``--slurm`` says, as sbatch's options, word for word, behind the user's own of the file.
+
+    Raises:
+        UsageError: the engine is another one, a quote is left open, or the file cannot be read.
+    """
+    if given and engine != "slurm":
         raise UsageError("--slurm is for --engine slurm", hint="Add --engine slurm.")
-    return tuple(word for text in given["slurm"] for word in words(text, of="--slurm"))
+    found = tuple(word for text in given for word in words(text, of="--slurm"))
+    return (*user_config().slurm, *found) if engine == "slurm" else ()
 
 
 def told_at_submit(options: Options) -> str | None:

@@ -9,20 +9,23 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from perdure.cli.engines import capacity_of
+from perdure.cli.engines import capacity_of, engine_of
 from perdure.cli.keys import sealing_of
 from perdure.cli.places import Places
 from perdure.clock import Clock, SystemClock, pause
 from perdure.engines.base import Engine
+from perdure.engines.local import LocalEngine
 from perdure.manager.hooks import Hooks
-from perdure.manager.job_view import JobView, ViewParts
+from perdure.manager.job_view import JobView, ViewParts, document_now
 from perdure.manager.managing import Manager, Orders
 from perdure.manager.presence import Presence
 from perdure.manager.turns import TurnMaker, TurnParts
 from perdure.policy.states import Status
+from perdure.store.drivers.driver import Driver
 from perdure.store.opening import Store
 from perdure.store.records.job_document import JobDocument
 from perdure.template.outline import JobOutline
+from perdure.worker.job_records import JobRecords
 from perdure.worker.ticker import scope_of
 
 #: A manager that a suspension ends is gone within this, unless a hook holds it up.
@@ -51,19 +54,40 @@ class Managed(Struct, frozen=True, kw_only=True):
     patience_seconds: float = 0.0
 
 
-def view_of(store: Store, document: JobDocument, job: JobOutline, engine: Engine) -> JobView:
-    """The job's view; nothing is read yet."""
-    return JobView(
-        ViewParts(
-            driver=store.driver,
-            document=document,
-            job=job,
-            clock=SystemClock(),
-            pause=pause,
-            engine=engine,
-            host=capacity_of(document.options),
-        )
+def managed_job(
+    where: Places,
+    store: Store,
+    document: JobDocument,
+    job: JobOutline,
+    local: LocalEngine | None = None,
+) -> Managed:
+    """The job with the engine that starts its workers now; only its log is read yet.
+
+    Args:
+        where: as the workers are told.
+        store: the job's.
+        document: the job as submitted.
+        job: its outline.
+        local: what starts workers on this host, if that is the engine; None: a new one.
+
+    Raises:
+        EngineRefused: this perdure does not know the engine.
+    """
+    view = JobView(
+        ViewParts(driver=store.driver, document=document, job=job, clock=SystemClock(), pause=pause)
     )
+    view.records.refresh()
+    options = view.document.options
+    engine = engine_of(where, document.job, options, local)
+    view.start_by(engine, capacity_of(options))
+    return Managed(places=where, store=store, view=view, engine=engine)
+
+
+def present_document(driver: Driver, document: JobDocument) -> JobDocument:
+    """The job as submitted, with the engine that a person chose since; reads the job's log."""
+    records = JobRecords(driver, document.job, clock=SystemClock(), pause=pause)
+    records.refresh()
+    return document_now(document, records.state)
 
 
 def maker_of(managed: Managed, name: str, *, starts: bool = True) -> TurnMaker:

@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from perdure.cli.engines import capacity_of
 from perdure.cli.keys import sealing_of
-from perdure.cli.managed import Managed
+from perdure.cli.managed import Managed, managed_job
+from perdure.cli.moving import chosen_options
 from perdure.cli.naming import FoundTask, find_tasks
 from perdure.cli.probing import probe_of
 from perdure.cli.resuming import base_of, detach, only_one
 from perdure.cli.running import Shown, go_on
-from perdure.cli.settling import managed_job
 from perdure.clock import SystemClock, pause
 from perdure.engines.local import LocalEngine
 from perdure.errors import UsageError
@@ -46,14 +46,21 @@ def renew(old: Managed, given: dict[str, Any]) -> int:
             "-p is for templates: this job runs a command", hint="Give the new command by itself."
         )
     parameters = {**before.parameters, **parse_parameters(given["parameters"])}
-    document = replace(before, job=new_job_id(), parameters=parameters, key=None, line=None)
+    document = replace(
+        before,
+        job=new_job_id(),
+        parameters=parameters,
+        key=None,
+        line=None,
+        options=chosen_options(before.options, given),
+    )
     check_runnable(document, load(document), capacity_of(document.options))
     chosen = _chosen(old.view, given)
     driver = old.store.driver
     probe = probe_of(document, driver)
     submitted = submit(driver, document, SystemClock(), pause, probe=probe)
     local = old.engine if isinstance(old.engine, LocalEngine) else None
-    new = managed_job(old.places, old.store, submitted.document, local)
+    new = managed_job(old.places, old.store, submitted.document, load(submitted.document), local)
     new.view.refresh()
     for found, stored, sequence in chosen:
         _carry_over(old, found, stored, sequence, new.view)

@@ -23,6 +23,17 @@ from perdure.engines.local import LocalEngine
     metavar="NAME=VALUE",
     help="With --as new: another value of a job parameter.",
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "slurm"]),
+    help="From now on this starts the workers; what runs saves and leaves first.",
+)
+@click.option(
+    "--slurm",
+    multiple=True,
+    metavar='"OPTIONS"',
+    help="sbatch's own options from now on, in place of all that were given before.",
+)
 @click.option("--as", "as_new", type=click.Choice(["new"]), help="As a new job.")
 @click.option(
     "--overwrite",

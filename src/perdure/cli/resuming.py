@@ -31,6 +31,7 @@ def resume_job(where: Places, given: dict[str, Any], engine: LocalEngine) -> int
 
     Raises:
         JobMissing, UsageError, CheckpointMissing: it cannot be done; nothing was changed.
+        EngineUnavailable, EngineRefused: the new engine would not take the job's workers.
     """
     from perdure.cli.running import Shown, go_on
 
@@ -45,6 +46,11 @@ def resume_job(where: Places, given: dict[str, Any], engine: LocalEngine) -> int
         from perdure.cli.renewing import renew
 
         return renew(managed, given)
+    _refuse_settled(managed.view)
+    if given["engine"] is not None or given["slurm"]:
+        from perdure.cli.moving import move
+
+        managed = move(managed, given, engine)
     _record(managed.view, given)
     if given["detach"]:
         return detach(where, managed)
@@ -64,7 +70,6 @@ def detach(where: Places, managed: Managed) -> int:
 
 def _record(view: JobView, given: dict[str, Any]) -> None:
     """What goes into the logs before anything runs."""
-    _refuse_settled(view)
     scope = scope_of(view, given["step"], given["task"])
     if given["base"] is None and scope and view.stops.stopped(JOB) is not None:
         raise UsageError(

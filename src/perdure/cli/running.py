@@ -12,12 +12,19 @@ from msgspec.structs import replace
 
 from perdure.cli.audience import Audience
 from perdure.cli.display import LogDisplay, timestamps
-from perdure.cli.engines import capacity_of, engine_of
+from perdure.cli.engines import capacity_of
 from perdure.cli.exits import SUSPENDED, TERMINATED, exit_code
 from perdure.cli.job_options import check_places, told_at_submit
 from perdure.cli.kept_options import kept_options
 from perdure.cli.keys import sealing_of
-from perdure.cli.managed import Managed, is_suspended, listening, manage, resume_all, view_of
+from perdure.cli.managed import (
+    Managed,
+    is_suspended,
+    listening,
+    manage,
+    managed_job,
+    resume_all,
+)
 from perdure.cli.news import News
 from perdure.cli.places import Places
 from perdure.cli.pointing import pointed
@@ -94,15 +101,15 @@ def run_job(
     if not submitted.is_new:
         job = load(submitted.document)
         sealing_of(submitted.document)  # a wrong key is said before anything is tried with it
-        for sentence in kept_options(document, submitted.document):
+    managed = managed_job(where, store, submitted.document, job, local)
+    view = managed.view
+    if not submitted.is_new:
+        for sentence in kept_options(document, view.document):
             _told(sentence)
     elif submitted.before is not None:
         _told(f"job {submitted.before.job} of this line has ended; this is a new one")
     if submitted.is_new and (policy := told_at_submit(submitted.document.options)) is not None:
         _told(policy)
-    engine = engine_of(where, submitted.document.job, submitted.document.options, local)
-    view = view_of(store, submitted.document, job, engine)
-    managed = Managed(places=where, store=store, view=view, engine=engine)
 
     def prepare() -> None:
         if not submitted.is_new:

@@ -16,13 +16,15 @@ def settle(job: str, **given: Any) -> int:
     Each array of workers on Slurm is followed by a small job that does this, so that nobody has to
     stay logged in. Anybody may do it at any time: two turns at once do no harm.
     """
+    from perdure.cli.managed import managed_job
     from perdure.cli.naming import find_job
-    from perdure.cli.settling import managed_job, settle_job
+    from perdure.cli.settling import settle_job
+    from perdure.worker.loading import load
 
     where = places(given["home"], given["store"])
     store = where.open(write=True)
     document = find_job(store, job)
-    status = settle_job(managed_job(where, store, document))
+    status = settle_job(managed_job(where, store, document, load(document)))
     word = "under way" if status is None else status.state.value
     click.echo(f"perdure: job {document.job} is {word}", err=True)
     return 0

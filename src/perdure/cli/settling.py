@@ -4,42 +4,32 @@ import os
 import time
 from collections.abc import Callable
 
-from perdure.cli.engines import engine_of
-from perdure.cli.managed import Managed, maker_of, resume_all, view_of
+from perdure.cli.managed import Managed, maker_of, managed_job, resume_all
 from perdure.cli.places import Places
-from perdure.engines.local import LocalEngine
 from perdure.manager.hooks import Hooks
 from perdure.manager.submission import Submitted
 from perdure.policy.states import Status
 from perdure.policy.turn import Rest
 from perdure.store.opening import Store
-from perdure.store.records.job_document import JobDocument
 from perdure.worker.loading import load
 
 #: A back-off up to so long is waited for; a longer one by a job of its own.
 _WAITED_SECONDS = 20.0
 
 
-def managed_job(
-    where: Places, store: Store, document: JobDocument, local: LocalEngine | None = None
-) -> Managed:
-    """The job with the engine that it was submitted for; nothing is read yet."""
-    engine = engine_of(where, document.job, document.options, local)
-    view = view_of(store, document, load(document), engine)
-    return Managed(places=where, store=store, view=view, engine=engine)
-
-
 def settle_job(managed: Managed, prepare: Callable[[], object] = lambda: None) -> Status | None:
     """Make turns until workers are under way or nothing goes on by itself: then its status.
 
-    Blocks for a short back-off; a longer one is left to a job of its own.
+    Blocks for a short back-off; a longer one is left to a job of its own. In a job of Slurm nothing
+    is started of a job of perdure that has left Slurm since: what has ended is recorded only.
 
     Args:
         managed: the job.
         prepare: called once when all was read: wishes that the command means.
     """
     name = f"settle {os.environ.get('SLURM_JOB_ID', os.getpid())}"
-    maker = maker_of(managed, name)
+    has_left = "SLURM_JOB_ID" in os.environ and managed.view.document.options.engine == "local"
+    maker = maker_of(managed, name, starts=not has_left)
     managed.view.refresh()
     prepare()
     while True:
@@ -47,7 +37,7 @@ def settle_job(managed: Managed, prepare: Callable[[], object] = lambda: None) -
         if isinstance(answer, Rest):
             Hooks(managed.view.document, managed.view, managed.environment).run()
             return answer.status
-        if answer.seconds is None:
+        if answer.seconds is None or has_left:
             return None  # workers are under way, and followed by a turn of their own
         logs = managed.places.logs(managed.view.document.job)
         if answer.seconds > _WAITED_SECONDS and managed.engine.follow_later(answer.seconds, logs):
@@ -61,5 +51,6 @@ def start_on_engine(where: Places, store: Store, submitted: Submitted) -> None:
     Raises:
         EngineUnavailable, EngineRefused: none were started; the job is in the store.
     """
-    managed = managed_job(where, store, submitted.document)
+    document = submitted.document
+    managed = managed_job(where, store, document, load(document))
     settle_job(managed, prepare=lambda: submitted.is_new or resume_all(managed.view))

@@ -5,6 +5,7 @@ Both only look: they make no turns and write nothing but the cache.
 
 import json
 import math
+import shlex
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -204,6 +205,8 @@ def show_status(out: "Console", found: JobStatus) -> None:
     if found.status.reason:
         out.print(f"       {pointed(plain(found.status.reason))}")
     out.print(f"Submitted {moment(document.submitted_at)}{key}")
+    if found.facts.engine.name != "local" or found.facts.engine.changed_at is not None:
+        out.print(_engine_line(found))
     out.print(_manager_line(found))
     for warning in found.warnings:
         out.print(f"! {plain(warning)}", style="red")
@@ -211,6 +214,13 @@ def show_status(out: "Console", found: JobStatus) -> None:
     _show_steps(out, found)
     _show_running(out, found)
     _show_tasks(out, found)
+
+
+def _engine_line(found: JobStatus) -> str:
+    engine = found.facts.engine
+    words = f" {shlex.join(engine.options)}" if engine.options else ""
+    since = f", since {moment(engine.changed_at)}" if engine.changed_at else ""
+    return f"Engine: {plain(engine.name)}{plain(words)}{since}"
 
 
 def _manager_line(found: JobStatus) -> str:

@@ -33,6 +33,7 @@ def submit(**given: Any) -> int:
     from perdure.cli.detached import start_manager
     from perdure.cli.engines import capacity_of
     from perdure.cli.kept_options import kept_options
+    from perdure.cli.managed import present_document
     from perdure.cli.probing import probe_of
     from perdure.cli.settling import start_on_engine
     from perdure.clock import SystemClock, pause
@@ -57,9 +58,11 @@ def submit(**given: Any) -> int:
         )
     probe = probe_of(document, store.driver)
     submitted = put(store.driver, document, SystemClock(), pause, again=given["again"], probe=probe)
-    for sentence in () if submitted.is_new else kept_options(document, submitted.document):
-        click.echo(f"perdure: {sentence}", err=True)
     found = submitted.document
+    if not submitted.is_new:
+        found = present_document(store.driver, found)
+    for sentence in () if submitted.is_new else kept_options(document, found):
+        click.echo(f"perdure: {sentence}", err=True)
     if found.options.engine == "local":
         start_manager(where, found.job, resume=not submitted.is_new)
         goes_on = f"It goes on by itself on this host; after a reboot: perdure resume {found.job}"

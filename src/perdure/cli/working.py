@@ -18,7 +18,6 @@ from perdure.manager.job_view import JobView, ViewParts, this_hosts_capacity
 from perdure.manager.presence import has_live_manager
 from perdure.manager.stored_jobs import read_job
 from perdure.manager.turns import TurnMaker, TurnParts
-from perdure.policy.resources import Host
 from perdure.store import layout
 from perdure.store.delivery.delivery_places import opener_of
 from perdure.store.layout import JobId, LaunchId
@@ -152,36 +151,31 @@ def _allocated(
     environment: Mapping[str, str],
 ) -> "Allocated | None":
     """What a worker on Slurm knows of its allocation; None for a worker of this host."""
-    if document.options.engine != "slurm":
+    if "SLURM_JOB_ID" not in environment:
         return None
     from perdure.cli.allocated import Allocated
     from perdure.engines.slurm.allocation import Allocation
     from perdure.engines.slurm.engine import SlurmEngine
+    from perdure.engines.slurm.slurm_format import parse_token
 
     allocation = Allocation.of(environment)
-    if allocation is None:
-        return None
-    engine = SlurmEngine(document.options.slurm)
-    view = _view(store, document, job, engine)
+    if allocation is None or parse_token(options.token) is None:
+        return None  # a process of a script's job, which is the host
+    view = _view(store, document, job)
+    engine = SlurmEngine(view.document.options.slurm)
+    view.start_by(engine, None)
     return Allocated(
         allocation, view, _turn_parts(options, store, engine, environment), options.token
     )
 
 
-def _view(
-    store: Store, document: JobDocument, job: JobOutline, engine: Engine, host: Host | None = None
-) -> JobView:
-    return JobView(
-        ViewParts(
-            driver=store.driver,
-            document=document,
-            job=job,
-            clock=SystemClock(),
-            pause=pause,
-            engine=engine,
-            host=host,
-        )
+def _view(store: Store, document: JobDocument, job: JobOutline) -> JobView:
+    """The job's view, with its log read."""
+    view = JobView(
+        ViewParts(driver=store.driver, document=document, job=job, clock=SystemClock(), pause=pause)
     )
+    view.records.refresh()
+    return view
 
 
 def _turn_parts(
@@ -216,8 +210,11 @@ def _turn_if_unmanaged(
     """A worker that ends its share and finds no live manager makes the turn itself."""
     if has_live_manager(store.driver, context.job_id):
         return
+    view = _view(store, context.document, context.job)
+    if view.records.state.is_outdated(context.launch):
+        return  # the job goes on elsewhere
     engine = LocalEngine()
-    view = _view(store, context.document, context.job, engine, this_hosts_capacity())
+    view.start_by(engine, this_hosts_capacity())
     parts = _turn_parts(options, store, engine, environment)
     TurnMaker(view, parts, name=f"launch {context.launch}").make()
 

@@ -80,6 +80,14 @@ class Engine(Protocol):
         """Tell a worker at once what stands in the job's log anyway; best effort."""
         ...
 
+    def withdraw(self, ids: Mapping[str, Any]) -> None:
+        """Take a worker back that waits and has not begun; nothing to one that runs.
+
+        Raises:
+            EngineUnavailable, EngineRefused: it may still be there, and begin.
+        """
+        ...
+
     def wait(self, seconds: float) -> bool:
         """Return when a worker that this engine started has ended (True), or after so long."""
         ...

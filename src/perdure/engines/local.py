@@ -131,6 +131,9 @@ class LocalEngine:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(int(ids["pid"]), number)
 
+    def withdraw(self, ids: Mapping[str, Any]) -> None:
+        """Workers here do not wait: they begin at once."""
+
     def wait(self, seconds: float) -> bool:
         """Return when a worker started here has ended (True), or after so many seconds."""
         running = [p for p in self._started.values() if p.poll() is None]

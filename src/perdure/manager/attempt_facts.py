@@ -91,6 +91,7 @@ def _end(account: AttemptAccount, *, is_ended: bool) -> dict[str, Any]:
         "exit_code": found.get("exit_code"),
         "resume_status": found.get("resume_status") if has_run else None,
         "saves": dict(found.get("saves") or {}),
+        "save_seconds": found.get("save_seconds"),
         "progress": found.get("progress"),
         "status": found.get("status"),
     }

@@ -82,6 +82,12 @@ def _job_sentences(found: JobStatus) -> Iterator[str]:
         yield f"{who} asked to {facts.stop.kind} all of it (record {facts.stop.number})"
     if status.reason:
         yield status.reason
+    if facts.engine.changed_at is not None:
+        options = f" with {shlex.join(facts.engine.options)}" if facts.engine.options else ""
+        yield (
+            f"since {facts.engine.changed_at} its workers are started by the engine"
+            f" {facts.engine.name}{options}: a person chose that"
+        )
     yield from (f"it was stopped because {reason}" for reason in facts.stop_reasons)
     for launch in found.now.launches.values():
         if launch.state == "gone":

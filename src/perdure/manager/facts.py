@@ -18,7 +18,7 @@ from perdure.policy.states import Counts
 
 #: Raised whenever the facts of one store are other facts, or an outline has other fields; what was
 #: cached before is then made anew.
-FACTS_VERSION = 4
+FACTS_VERSION = 5
 
 #: The kind of notes on what a job's checkpoints will need: one attempt of a launch has them.
 SPACE = "space"
@@ -66,6 +66,7 @@ class AttemptFacts(Struct, frozen=True, kw_only=True):
         task: as people call it; ``key``: of its lineage.
         outcome: None while it is under way.
         saves: how many were announced, committed, skipped, torn.
+        save_seconds: how long its last save took from its line to its commit; None: not known.
         notes: what was noted about it, in order, with the kind of each, and when.
         progress, status: what it says now, or said last where it did not succeed.
         last_checkpoint_at: when its newest checkpoint was committed, or the one that it resumed
@@ -92,6 +93,7 @@ class AttemptFacts(Struct, frozen=True, kw_only=True):
     parameters: Mapping[str, str] = field(default_factory=dict)
     kept: tuple[int, ...] = ()
     saves: Mapping[str, int] = field(default_factory=dict)
+    save_seconds: float | None = None
     notes: tuple[Mapping[str, str], ...] = ()
     progress: float | None = None
     status: str | None = None
@@ -161,6 +163,19 @@ class LaunchFacts(Struct, frozen=True, kw_only=True):
     running: tuple[tuple[int, str], ...] = ()
 
 
+class EngineFacts(Struct, frozen=True, kw_only=True):
+    """What starts the job's workers.
+
+    Attributes:
+        options: of its submit command.
+        changed_at: when a person chose it; None: at submit.
+    """
+
+    name: str
+    options: tuple[str, ...] = ()
+    changed_at: str | None = None
+
+
 class StopFacts(Struct, frozen=True, kw_only=True):
     """A standing stop of the whole job."""
 
@@ -185,6 +200,7 @@ class JobFacts(Struct, frozen=True, kw_only=True):
     attempts: tuple[AttemptFacts, ...]
     attempts_left_out: int
     launches: tuple[LaunchFacts, ...]
+    engine: EngineFacts
     stop: StopFacts | None
     settled: str | None
     settled_at: str | None

@@ -13,6 +13,7 @@ from perdure.manager.attempt_facts import Named, attempt_facts
 from perdure.manager.facts import (
     SPACE,
     AttemptFacts,
+    EngineFacts,
     JobFacts,
     LaunchFacts,
     StepFacts,
@@ -90,6 +91,7 @@ class _Reading:
             attempts=tuple(sorted(listed.attempts, key=_order)),
             attempts_left_out=listed.attempts_left_out,
             launches=tuple(self._launches()),
+            engine=self._engine(),
             stop=self._stop(),
             stop_reasons=self._stop_reasons(),
             settled=settled.value if settled is not None else None,
@@ -98,6 +100,14 @@ class _Reading:
             damage=tuple(self._damage()),
         )
         return facts, self._positions(marks)
+
+    def _engine(self) -> EngineFacts:
+        options, choice = self._view.document.options, self._view.records.state.engine
+        return EngineFacts(
+            name=options.engine,
+            options=options.slurm if options.engine == "slurm" else (),
+            changed_at=choice.at if choice is not None else None,
+        )
 
     def _positions(self, marks: dict[LaunchId, int]) -> Positions:
         records = self._view.records

@@ -167,6 +167,7 @@ class JobStatus(Struct, frozen=True, kw_only=True):
             "submitted_at": self.document.submitted_at,
             "settled_at": self.facts.settled_at,
             "manager": dict(self.now.manager) if self.now.manager is not None else None,
+            "engine": to_builtins(self.facts.engine),
             "retention": self.document.options.retention(),
             "steps": [_step_json(step) for step in self.steps],
             "tasks": to_builtins(self.facts.tasks),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.clock import Clock
 from perdure.engines.base import Engine
@@ -34,7 +35,7 @@ from perdure.store import layout
 from perdure.store.drivers.driver import Driver
 from perdure.store.layout import LaunchId, StepKey, TaskKey
 from perdure.store.records.job_document import JobDocument
-from perdure.store.records.job_log import UNKNOWN_STEP, LaunchIntent
+from perdure.store.records.job_log import UNKNOWN_STEP, JobLogState, LaunchIntent
 from perdure.store.records.log import Entry
 from perdure.template.outline import JobOutline
 from perdure.template.requirements import HostRequirements
@@ -66,7 +67,8 @@ class JobView:
 
     def __init__(self, parts: ViewParts) -> None:
         self._with = parts
-        self.document = parts.document
+        self._chosen_at = 0
+        self._document = parts.document
         self.job = parts.job
         self.records = JobRecords(
             parts.driver, parts.document.job, clock=parts.clock, pause=parts.pause
@@ -89,6 +91,30 @@ class JobView:
         self._wishes_heard = 0
         #: Where a list is put here, what is read of tasks is added to it: for telling people.
         self.heard: list[JournalRecord] | None = None
+
+    @property
+    def document(self) -> JobDocument:
+        """The job as submitted, with the engine that a person chose since.
+
+        As far as the job's log was read.
+        """
+        self._document = document_now(self._document, self.records.state)
+        return self._document
+
+    def start_by(self, engine: Engine, host: Host | None) -> None:
+        """From here on workers are started by this engine: that of `document`, as it is now.
+
+        Args:
+            engine: that starts them, and is asked about them.
+            host: what they share; None where nobody bounds it.
+        """
+        self._with = replace(self._with, engine=engine, host=host)
+        self._chosen_at = self.records.state.chosen_at
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether a person chose another engine, or other options of it, since `start_by`."""
+        return self.records.state.chosen_at != self._chosen_at
 
     @property
     def stops(self) -> Stops:
@@ -179,7 +205,12 @@ class JobView:
         return LaunchState.DEAD if self._stillness.observe(launch, counter) else LaunchState.LIVE
 
     def _unstarted(self, intent: LaunchIntent) -> LaunchState:
-        """A launch that never said that it started: the engine may know."""
+        """A launch that never said that it started: the engine may know.
+
+        One that was made for another engine never will (`Claimant.reason_to_leave`).
+        """
+        if self.records.state.is_outdated(intent.launch):
+            return LaunchState.DEAD
         engine = self._with.engine
         ids = self.records.state.launched.get(intent.token)
         if ids is None:
@@ -257,6 +288,15 @@ class JobView:
             and (step is None or wish.scope.get("step") in (None, step))
             for wish in self.records.state.wishes
         )
+
+
+def document_now(document: JobDocument, state: JobLogState) -> JobDocument:
+    """The job with the engine and its options that the job's log chooses."""
+    choice, options = state.engine, document.options
+    if choice is None or (options.engine, options.slurm) == (choice.engine, choice.slurm):
+        return document
+    options = replace(options, engine=choice.engine, slurm=choice.slurm)
+    return replace(document, options=options)
 
 
 def requirements(written: HostRequirements) -> Requirements:

@@ -17,6 +17,7 @@ from ulid import ULID
 
 from perdure.clock import Clock
 from perdure.engines.base import Engine, LaunchRequest
+from perdure.errors import EngineRefused
 from perdure.manager.holding import hold
 from perdure.manager.job_view import JobView, grant_of, requirements
 from perdure.manager.starting import Starts
@@ -103,14 +104,25 @@ class TurnMaker:
 
         Raises:
             EngineRefused: workers end before they begin, one after the other.
+            EngineRefused: a person chose another engine meanwhile; nothing was started.
             JobMissing: the job was removed.
         """
         for _ in range(MAX_ROUNDS):
             self._view.refresh()
+            self._refuse_moved()
             answer = self._round()
             if answer is not None:
                 return answer
         return Wait(seconds=1.0)
+
+    def _refuse_moved(self) -> None:
+        """Start and judge nothing by an engine that is not the job's any more."""
+        if self._view.is_moved:
+            job = self._view.document.job
+            raise EngineRefused(
+                f"job {job} was given another engine, or other options of it, meanwhile",
+                hint=f"It goes on there; see: perdure status {job}",
+            )
 
     def _round(self) -> Wait | Rest | None:
         """Carry a plan out; None when something was recorded or refused: plan anew."""
@@ -151,7 +163,8 @@ class TurnMaker:
         tell = self._with.told if launch in records.state.started else self._with.noted
         tell(f"worker {launch} has died, or its host has: what it held is taken back")
         intent = records.state.launches.get(launch)
-        if intent is not None and launch not in records.state.started:
+        is_outdated = records.state.is_outdated(launch)
+        if intent is not None and launch not in records.state.started and not is_outdated:
             self._hold_if_stopped(intent)
         seal(records, launch, by=self._name)
         fence(records, launch)

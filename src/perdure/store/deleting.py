@@ -87,8 +87,8 @@ def remove_job(driver: Driver, job: JobId, *, at: str = "") -> int:
         job: which.
         at: when, for people.
     """
+    begin_removal(driver, job, at=at)
     mark = layout.removal(job)
-    _mark(driver, mark, at)
     driver.delete(layout.job_record(job))
     removed = 1
     for prefix in (layout.job_prefix(job), layout.lineages_prefix(job)):
@@ -101,8 +101,9 @@ def remove_job(driver: Driver, job: JobId, *, at: str = "") -> int:
     return removed
 
 
-def _mark(driver: Driver, key: str, at: str) -> None:
+def begin_removal(driver: Driver, job: JobId, *, at: str = "") -> None:
     """Say that the job is being removed; on a full disk it has to go without a word."""
+    key = layout.removal(job)
     record = encode_record({"kind": "removed", "id": secrets.token_hex(16), "at": at})
     with suppress(OutOfSpace, PutUncertain):
         driver.put_if_absent(key, record)

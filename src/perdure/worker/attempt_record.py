@@ -101,6 +101,8 @@ class AttemptRecord:
                 "skipped": saves.skipped,
                 "torn": saves.torn,
             }
+        if saves is not None and saves.learned_seconds is not None:
+            fields["save_seconds"] = round(saves.learned_seconds, 3)
         if saves is not None:
             fields |= _words(saves, outcome)
         if order.is_resume and result is not None:

@@ -161,6 +161,8 @@ class Claimant:
             return "the job is settled"
         if self._is_stopped(None, None):
             return "the job was stopped"
+        if state.is_outdated(self._me.launch):
+            return "the job was moved to another engine, or to other options of it"
         return None
 
     def take(

@@ -19,7 +19,15 @@ from perdure.policy.counting import DEFAULT_LIMITS
 
 DOC = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
 #: Their keys are names that people chose, or are described in words.
-OPEN = {"error.fields", "attempts[].parameters", "attempts[].saves", "jobs[].tasks", "jobs[].error"}
+OPEN = {
+    "engines[].settings",
+    "engines[].partitions",
+    "error.fields",
+    "attempts[].parameters",
+    "attempts[].saves",
+    "jobs[].tasks",
+    "jobs[].error",
+}
 
 
 def documented(name):
@@ -131,6 +139,17 @@ def test_run_prints_the_status_at_the_end(shell):
     ran = shell.json("run", template)
     assert ran.keys() == shell.json("status", "last").keys()
     assert ran["state"] == "SUCCEEDED"
+
+
+def test_engines(shell):
+    """Slurm's own are looked at in tests/cluster; here its commands may be missing."""
+    found = shell.json("engines")
+    assert [one["name"] for one in found["engines"]] == ["local", "slurm"]
+    check("engines", found)
+
+
+def test_doctor(shell):
+    check("doctor", shell.json("doctor"))
 
 
 def test_errors(suspended):

@@ -1,7 +1,7 @@
 """The fold of a job's log, fed as it is read on."""
 
 from perdure.store.layout import StepKey, TaskKey
-from perdure.store.records.job_log import JobLogState, TaskRef, Wish
+from perdure.store.records.job_log import EngineChoice, JobLogState, TaskRef, Wish
 from perdure.store.records.log import Entry
 
 
@@ -34,6 +34,28 @@ def test_launches_with_their_tasks():
     assert state.launched == {"t": {"pid": 1}}
     assert state.started["a"]["host"] == "h"
     assert state.last == 4
+
+
+def test_the_last_choice_of_an_engine_holds_and_outdates_what_was_launched_before():
+    launch = {"kind": "launch", "step": 1, "token": "t"}
+    slurm = {"engine": "slurm", "slurm": ["-p", "long"], "later": 1}
+    state = fold({**launch, "launch": "a"})
+    assert (state.engine, state.chosen_at, state.is_outdated("a")) == (None, 0, False)
+    fold(
+        {"kind": "engine", "options": {"engine": "local", "slurm": []}, "by": "user"},
+        {"kind": "engine", "options": slurm, "by": "user", "at": "now"},
+        {**launch, "launch": "b"},
+        state=state,
+        first=2,
+    )
+    assert state.engine == EngineChoice(number=3, engine="slurm", slurm=("-p", "long"), at="now")
+    assert [state.is_outdated(one) for one in ("a", "b", "never heard of")] == [True, False, False]
+
+
+def test_a_kind_that_is_not_known_is_passed_over():
+    """So an earlier reader passes over what a later one puts."""
+    state = fold({"kind": "of a later version", "options": 1})
+    assert state == JobLogState(last=1)
 
 
 def test_the_first_seal_and_the_first_fence_hold():

@@ -276,6 +276,27 @@ def test_one_that_was_sealed_starts_nothing():
     assert "taken to be dead" in site.claimant().take(REF, STEP, from_the_beginning).reason
 
 
+def test_one_that_was_made_for_another_engine_starts_nothing():
+    site = Site()
+    records = site.records()
+    assert records.append({"kind": "launch", "launch": "m", "token": "t", "step": STEP})
+    assert records.append({"kind": "engine", "options": {"engine": "local"}, "by": "user"})
+    before = site.log()
+    found = site.claimant().start({})
+    assert isinstance(found, Left)
+    assert "another engine" in found.reason
+    assert site.log() == before, "it did not even say that it started"
+    assert isinstance(site.claimant().take(REF, STEP, from_the_beginning), Left)
+
+
+def test_one_that_was_made_since_starts():
+    site = Site()
+    records = site.records()
+    assert records.append({"kind": "engine", "options": {"engine": "local"}, "by": "user"})
+    assert records.append({"kind": "launch", "launch": "m", "token": "t", "step": STEP})
+    assert site.claimant().start({}) is None
+
+
 def test_a_share_that_the_intents_author_saw_is_waited_for():
     site = Site()
     named = TaskRef(task=TASK, index=0, share=1)

@@ -47,6 +47,8 @@ FRESH_SECONDS = 2.0
 #: Of an array's token; the elements' have more behind it.
 _TOKEN_BYTES = 12
 _NAME = "perdure-"
+#: In the ids of a run that comes again.
+PUT_BACK = "put_back"
 
 
 class SlurmEngine:
@@ -152,7 +154,7 @@ class SlurmEngine:
         queued = self._found(ids)
         if queued is None:
             return self._asked_at is None
-        if queued.waits_for_its_time:
+        if queued.waits_for_its_time and ids.get(PUT_BACK):
             self._let_begin(queued)
         return not queued.is_over
 
@@ -169,7 +171,10 @@ class SlurmEngine:
         return self._queue.get(job) or self._queue.get(job.partition("_")[0])
 
     def _let_begin(self, queued: Queued) -> None:
-        """A requeued element would wait for two minutes; its owner may say that it need not."""
+        """What was put back would wait for two minutes; its owner may say that it need not.
+
+        What waits for the first time does so because its owner said ``--begin``.
+        """
         with suppress(EngineError):
             slurm(["scontrol", "update", f"JobId={queued.job}", "StartTime=now"])
 
@@ -178,6 +183,28 @@ class SlurmEngine:
         number = "INT" if by_person else "TERM"
         with suppress(EngineError):
             slurm(["scancel", f"--signal={number}", "--batch", str(ids["job"])])
+
+    def withdraw(self, ids: Mapping[str, Any]) -> None:
+        """Cancel the element while it is pending.
+
+        Raises:
+            EngineUnavailable: Slurm does not answer.
+            EngineRefused: it says no.
+        """
+        self._asked_at = None
+        self._ask()
+        queued = self._found(ids)
+        if self._asked_at is None or (queued is not None and queued.is_pending):
+            slurm(["scancel", "--state=PENDING", str(ids.get("job"))])
+
+    def check(self) -> None:
+        """See whether Slurm would take a job with these options; nothing is submitted.
+
+        Raises:
+            EngineUnavailable: it does not answer.
+            EngineRefused: it would not.
+        """
+        slurm(["sbatch", "--test-only", *self._options, "--wrap", "true"])
 
     def wait(self, seconds: float) -> bool:
         """Sleep; Slurm tells nobody when a job has ended."""

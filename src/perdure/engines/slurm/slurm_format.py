@@ -56,6 +56,11 @@ class Queued(Struct, frozen=True, kw_only=True):
         return self.state == "CANCELLED"
 
     @property
+    def is_pending(self) -> bool:
+        """Whether it waits, for the first time or again."""
+        return self.state == "PENDING"
+
+    @property
     def waits_for_its_time(self) -> bool:
         """Whether it was requeued and may begin only some minutes later."""
         return self.state == "PENDING" and self.reason == "BeginTime"

@@ -104,6 +104,20 @@ class Asked(Struct, frozen=True, kw_only=True):
     scope: Mapping[str, Any]
 
 
+class EngineChoice(Struct, frozen=True, kw_only=True):
+    """What starts workers since a person chose anew.
+
+    Attributes:
+        engine, slurm: as `perdure.store.records.job_document.Options` has them.
+        at: when, for people.
+    """
+
+    number: int
+    engine: str
+    slurm: tuple[str, ...]
+    at: str = ""
+
+
 class JobLogState(Struct):
     """The fold of a job's log.
 
@@ -116,6 +130,7 @@ class JobLogState(Struct):
         wishes: what people and hosts asked for, in order.
         asked: what people asked about saves, in order.
         settled: by step index, the last ``settled`` record; the whole job's under None.
+        engine: what starts workers, where a person chose anew; None: as the job record says.
         damaged: numbers of records that were damaged and set aside; any may have been an intent.
     """
 
@@ -128,6 +143,7 @@ class JobLogState(Struct):
     wishes: list[Wish] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
     settled: dict[StepKey | None, Entry] = field(default_factory=dict)
+    engine: EngineChoice | None = None
     damaged: list[int] = field(default_factory=list)
     last: int = 0
 
@@ -155,6 +171,16 @@ class JobLogState(Struct):
         for entry in entries:
             self._fold(entry)
             self.last = entry.number
+
+    @property
+    def chosen_at(self) -> int:
+        """The number of the record that chose the engine; 0: it is the job record's."""
+        return self.engine.number if self.engine is not None else 0
+
+    def is_outdated(self, launch: LaunchId) -> bool:
+        """Whether the launch was made for another engine, or for other options of it."""
+        intent = self.launches.get(launch)
+        return intent is not None and intent.number < self.chosen_at
 
     @property
     def on_conflict(self) -> str | None:
@@ -193,6 +219,8 @@ class JobLogState(Struct):
                         scope=fields.get("scope", {}),
                     )
                 )
+            case "engine":
+                self.engine = _choice(entry)
             case "settled":
                 self.settled[fields.get("step")] = entry
             case "damaged":
@@ -211,6 +239,16 @@ def _launch(entry: Entry) -> LaunchIntent:
         tasks=tuple(TaskRef.from_json(ref) for ref in fields.get("tasks", ())),
         shares=bool(fields.get("shares", False)),
         resources=fields.get("resources", {}),
+    )
+
+
+def _choice(entry: Entry) -> EngineChoice:
+    options = entry.header.get("options", {})
+    return EngineChoice(
+        number=entry.number,
+        engine=str(options.get("engine", "local")),
+        slurm=tuple(str(word) for word in options.get("slurm", ())),
+        at=str(entry.header.get("at", "")),
     )
 
 
