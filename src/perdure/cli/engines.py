@@ -1,6 +1,7 @@
 """Which engine starts a job's workers, by the job's own options."""
 
 import sys
+from collections.abc import Sequence
 
 from perdure.cli.places import Places
 from perdure.engines.base import Engine
@@ -22,13 +23,30 @@ def engine_of(
         options: the job's.
         local: what starts workers on this host, if that is the engine; None: a new one.
     """
-    if options.engine == "slurm":
-        from perdure.engines.slurm.engine import SlurmEngine
+    if options.engine == "local":
+        return local or LocalEngine()
+    settle = [sys.executable, "-P", "-m", "perdure", "settle", job]
+    settle += ["--home", str(where.home), "--store", where.store_url]
+    return cluster_engine(options, follow=settle)
 
-        settle = [sys.executable, "-P", "-m", "perdure", "settle", job]
-        settle += ["--home", str(where.home), "--store", where.store_url]
-        return SlurmEngine(options.slurm, follow=settle)
-    return local or LocalEngine()
+
+def cluster_engine(
+    options: Options, follow: Sequence[str] = (), own_job: str | None = None
+) -> Engine:
+    """The batch system's engine.
+
+    Args:
+        options: the job's.
+        follow: a command that makes a turn, for what is to follow each array.
+        own_job: the batch system's name of the job that this process runs in.
+    """
+    if options.engine == "lsf":
+        from perdure.engines.lsf.engine import LsfEngine
+
+        return LsfEngine(options.lsf, follow=follow, own_job=own_job)
+    from perdure.engines.slurm.engine import SlurmEngine
+
+    return SlurmEngine(options.slurm, follow=follow)
 
 
 def capacity_of(options: Options) -> Host | None:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import click
 from msgspec.structs import asdict
 
+from perdure.cli.allocations import element_of
 from perdure.cli.places import Places
 from perdure.errors import TemplateError, UsageError
 from perdure.policy.counting import DEFAULT_LIMITS, Limits
@@ -85,16 +86,22 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     click.option(
         "--engine",
-        type=click.Choice(["local", "slurm"]),
+        type=click.Choice(["local", "slurm", "lsf"]),
         default="local",
         show_default=True,
-        help="What starts the workers: this host, or Slurm.",
+        help="What starts the workers: this host, Slurm or LSF.",
     ),
     click.option(
         "--slurm",
         multiple=True,
         metavar='"OPTIONS"',
         help='sbatch\'s own options for the workers, such as "-p long -t 8:00:00".',
+    ),
+    click.option(
+        "--lsf",
+        multiple=True,
+        metavar='"OPTIONS"',
+        help='bsub\'s own options for the workers, such as "-q long -W 8:00".',
     ),
     click.option("--key", metavar="NAME", help="Go on with the job of this name, wherever it was."),
     click.option("--name", metavar="TEXT", help="What the job is called."),
@@ -258,7 +265,7 @@ def with_line(document: JobDocument) -> JobDocument:
         "selection": repr(document.selection),
         "name": document.name or None,
     }
-    element = document.variables.get("SLURM_ARRAY_TASK_ID")
+    element = element_of(document.variables)
     if element is not None:  # each element of an array is a job of its own
         described["element"] = element
     return replace(document, line=json.dumps(described, sort_keys=True))
@@ -296,19 +303,21 @@ def _options(given: Mapping[str, Any]) -> Options:
         key_id=key[1],
         local_store=str(Path(given["local_store"]).absolute()) if given["local_store"] else None,
         engine=given["engine"],
-        slurm=_slurm(given),
+        slurm=_engine_options(given, "slurm"),
+        lsf=_engine_options(given, "lsf"),
     )
 
 
-def _slurm(given: Mapping[str, Any]) -> tuple[str, ...]:
-    """Sbatch's options, word for word."""
-    if given["slurm"] and given["engine"] != "slurm":
-        raise UsageError("--slurm is for --engine slurm", hint="Add --engine slurm.")
+def _engine_options(given: Mapping[str, Any], engine: str) -> tuple[str, ...]:
+    """The engine's own options, word for word."""
+    texts = given[engine]
+    if texts and given["engine"] != engine:
+        raise UsageError(f"--{engine} is for --engine {engine}", hint=f"Add --engine {engine}.")
     try:
-        return tuple(word for text in given["slurm"] for word in shlex.split(text))
+        return tuple(word for text in texts for word in shlex.split(text))
     except ValueError as error:
         raise UsageError(
-            f"--slurm {given['slurm']!r} cannot be read: {error}", hint="Close the quotes."
+            f"--{engine} {texts!r} cannot be read: {error}", hint="Close the quotes."
         ) from error
 
 

@@ -68,7 +68,7 @@ def _text(field: str, value: object) -> str:
             return size_text(value)
         case int() | float() if field.endswith("_seconds"):
             return f"{value:g} s"
-        case tuple() if field == "slurm":
+        case tuple() if field in ("slurm", "lsf"):
             return " ".join(value)
         case tuple():
             return ", ".join(str(one) for one in value)

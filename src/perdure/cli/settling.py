@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable
 
+from perdure.cli.allocations import job_of
 from perdure.cli.engines import engine_of
 from perdure.cli.managed import Managed, maker_of, resume_all, view_of
 from perdure.cli.places import Places
@@ -38,7 +39,7 @@ def settle_job(managed: Managed, prepare: Callable[[], object] = lambda: None) -
         managed: the job.
         prepare: called once when all was read: wishes that the command means.
     """
-    name = f"settle {os.environ.get('SLURM_JOB_ID', os.getpid())}"
+    name = f"settle {job_of(os.environ) or os.getpid()}"
     maker = maker_of(managed, name)
     managed.view.refresh()
     prepare()

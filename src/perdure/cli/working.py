@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from perdure.cli.allocations import found_allocation
 from perdure.cli.keys import sealing_of
 from perdure.clock import SystemClock, pause
 from perdure.engines.base import Engine
@@ -58,8 +59,8 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     restarts: int = 0
 
 
-def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoard) -> None:
-    """Run one launch; blocks until it has ended.
+def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoard) -> int:
+    """Run one launch; blocks until it has ended. Returns what the process is to exit with.
 
     Raises:
         HomeError, StoreDamaged, TemplateError: the store or the job cannot be used.
@@ -74,7 +75,7 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
     if allocated is not None:
         launch = allocated.launch(LaunchId(options.launch))
     if launch is None:
-        return
+        return 0
     records = JobRecords(store.driver, document.job, clock=clock, pause=pause)
     step = _step_of(records, launch)
     options.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -111,19 +112,18 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
     with suppress(OSError):  # folders that are to be kept
         session_root.rmdir()
     if allocated is not None:
-        allocated.leave(launch, board.stops_all())
-    elif board.stops_all() is None:
+        return allocated.leave(launch, board.stops_all())
+    if board.stops_all() is None:
         _turn_if_unmanaged(options, store, context, environment)
+    return 0
 
 
 def _notices(document: JobDocument, environment: Mapping[str, str]) -> Source | None:
     """Who says that this worker must end soon."""
     notice = document.options.notice
-    if "SLURM_JOB_ID" in environment and notice == "auto":
-        from perdure.engines.slurm.allocation import Allocation, TimeLimit
+    if notice == "auto" and (allocation := found_allocation(environment)) is not None:
+        from perdure.engines.allocation import TimeLimit
 
-        allocation = Allocation.of(environment)
-        assert allocation is not None
         return InBackground(TimeLimit(allocation))
     imds = environment.get(_IMDS_VARIABLE)
     return notice_source(notice, imds_url=imds) if imds else notice_source(notice)
@@ -136,17 +136,16 @@ def _allocated(
     job: JobOutline,
     environment: Mapping[str, str],
 ) -> "Allocated | None":
-    """What a worker on Slurm knows of its allocation; None for a worker of this host."""
-    if document.options.engine != "slurm":
+    """What a worker on a cluster knows of its allocation; None for a worker of this host."""
+    if document.options.engine == "local":
         return None
     from perdure.cli.allocated import Allocated
-    from perdure.engines.slurm.allocation import Allocation
-    from perdure.engines.slurm.engine import SlurmEngine
+    from perdure.cli.engines import cluster_engine
 
-    allocation = Allocation.of(environment)
+    allocation = found_allocation(environment)
     if allocation is None:
         return None
-    engine = SlurmEngine(document.options.slurm)
+    engine = cluster_engine(document.options, own_job=allocation.job)
     view = _view(store, document, job, engine)
     return Allocated(
         allocation, view, _turn_parts(options, store, engine, environment), options.token

@@ -70,8 +70,8 @@ class Options(Struct, frozen=True, kw_only=True):
         local_store: a folder of each host where saves are taken first; None: there is one tier.
         key_file: the file of the key that encrypts blocks; None: they are not encrypted.
         key_id: of that key; "" in jobs of before 2026-11-30.
-        engine: what starts workers: ``local`` or ``slurm``.
-        slurm: sbatch's own options.
+        engine: what starts workers: ``local``, ``slurm`` or ``lsf``.
+        slurm, lsf: sbatch's or bsub's own options.
     """
 
     workers: int = 1
@@ -97,6 +97,7 @@ class Options(Struct, frozen=True, kw_only=True):
     local_store: str | None = None
     engine: str = "local"
     slurm: tuple[str, ...] = ()
+    lsf: tuple[str, ...] = ()
 
     def retention(self) -> dict[str, Any]:
         """What is kept, as commands show it."""
