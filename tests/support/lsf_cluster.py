@@ -48,12 +48,18 @@ class LsfCluster:
             path.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
             path.chmod(0o755)
         self._scheduler: subprocess.Popen | None = None
+        self._methods: dict[str, str] = {}
 
     @property
     def environment(self) -> dict[str, str]:
         """With its commands first on PATH."""
         outside = {n: t for n, t in os.environ.items() if not n.startswith(("PERDURE_", "LSB_"))}
+        outside |= self._methods
         return {**outside, "PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}"}
+
+    def methods(self, folder: Path) -> None:
+        """Where the programs of ``bsub -k "DIR method=NAME"`` are."""
+        self._methods = {"LSB_ECHKPNT_METHOD_DIR": str(folder)}
 
     def up(self) -> None:
         """Start the scheduler."""

@@ -263,11 +263,12 @@ def brestart(folder, arguments):
         job = known["jobs"][key]
         number = known["next"]
         known["next"] += 1
-        link = Path(where) / str(number)
-        link.symlink_to(Path(where) / old)
+        new = Path(where) / str(number)
+        (Path(where) / old).rename(new)
+        (Path(where) / old).symlink_to(new)
         add(
             *(known, folder, number, 0, job["name"], job["options"], job["command"]),
-            restarts=str(link),
+            restarts=str(new),
         )
         known["jobs"][str(number)].update(env=job["env"], cwd=job["cwd"])
     print(f"Job <{number}> is submitted to queue <normal>.")

@@ -81,6 +81,8 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
     options.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
     session_root = options.sessions / launch
     session_root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if "LSB_JOBID" in environment:
+        _leave_note(options, launch, document.options.engine, environment)
     log = OutputLog(options.logs / f"{launch}.log", document.options.log_limit_bytes)
     tier, tier_trouble = _local_tier(store, document)
     context = LaunchContext(
@@ -116,6 +118,24 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
     if board.stops_all() is None:
         _turn_if_unmanaged(options, store, context, environment)
     return 0
+
+
+def _leave_note(
+    options: WorkerOptions, launch: LaunchId, engine: str, environment: Mapping[str, str]
+) -> None:
+    """For `echkpnt.perdure`, where the job of LSF is one with checkpoints."""
+    from perdure.engines.lsf.checkpoint_notes import CheckpointNote, leave_note
+
+    note = CheckpointNote(
+        store=options.store,
+        job=options.job,
+        launch=launch,
+        token=options.token,
+        engine=engine,
+        index=environment.get("LSB_JOBINDEX", "0"),
+    )
+    if trouble := leave_note(note, environment):
+        print(f"perdure-worker: {trouble}", flush=True)
 
 
 def _notices(document: JobDocument, environment: Mapping[str, str]) -> Source | None:
