@@ -36,7 +36,6 @@ def test_an_element_that_somebody_puts_back_goes_on_where_it_was(job):
 def test_a_run_limit_costs_no_more_than_the_work_since_the_last_save(job):
     job.submit(COUNT, "-p", "Most=60", "--lsf", "-W 2")
     job.wait_for("SUCCEEDED")
-    assert len(job.cluster.elements()) == 1, job.story()
     (element,) = job.cluster.elements()
     assert job.cluster.jobs()[element]["runs"] > 1
     assert began_once(job)
@@ -50,6 +49,31 @@ def test_a_run_limit_where_nothing_may_be_put_back(job):
     assert len(job.cluster.elements()) > 1
     assert began_once(job)
     assert job.lines() == ["1:60"]
+
+
+def test_an_element_is_put_back_by_its_exit_code_where_nobody_answers(job):
+    job.cluster.set(refuses_requeue="silently")
+    job.submit(COUNT, "-p", "Most=60", "--lsf", "-W 2")
+    job.wait_for("SUCCEEDED")
+    (element,) = job.cluster.elements()
+    assert job.cluster.jobs()[element]["runs"] > 1
+    assert began_once(job)
+    assert job.lines() == ["1:60"]
+
+
+def test_who_kills_an_array_stops_its_step(job):
+    job.submit(COUNT, "-p", "Tasks=5", "-p", "Most=60", "--workers", "2")
+    wait_until("two tasks run", lambda: len(job.lines("starts")) == 2)
+    job.cluster.ask("bkill", "101")
+    job.wait_for("SUSPENDED")
+    job.cluster.wait_until_idle()
+    before = len(job.cluster.jobs())
+    job.perdure("settle", "last")
+    assert len(job.cluster.jobs()) == before
+    assert len(job.lines("starts")) == 2
+    job.perdure("resume", "last", "--detach")
+    job.wait_for("SUCCEEDED")
+    assert sorted(job.lines()) == [f"{task}:60" for task in range(1, 6)]
 
 
 @pytest.mark.parametrize("words", [[], ["-r"], ["-s", "KILL"]])

@@ -239,6 +239,8 @@ def end(job, reason, then, *, at_once=False):
 def brequeue(folder, arguments):
     with state(folder) as known:
         for key in chosen(known, arguments):
+            if known.get("refuses_requeue") == "silently":
+                refuse("LSF is down. Please wait ...")
             if known.get("refuses_requeue"):
                 refuse(f"Job <{key}>: Operation is denied by LSF administrator")
             end(known["jobs"][key], "TERM_REQUEUE_OWNER", "PEND")

@@ -9,6 +9,7 @@ from perdure.engines.causes import TOLD_LATER
 from perdure.engines.lsf import engine as lsf_engine
 from perdure.engines.lsf.engine import LsfEngine, ids_of
 from perdure.engines.tokens import Token
+from perdure.errors import EngineUnavailable
 
 IDS = ids_of("7[2]")
 OWNER = "TERM_OWNER: job killed by owner"
@@ -126,7 +127,15 @@ def test_while_nobody_answered_yet_everything_is_there(tmp_path, monkeypatch):
     path = tmp_path / "bjobs"
     path.write_text("#!/bin/sh\necho 'LSF is down. Please wait ...' >&2\nexit 255\n")
     path.chmod(0o755)
-    assert LsfEngine().is_there(IDS)
+    engine = LsfEngine()
+    assert engine.is_there(IDS)
+    with pytest.raises(EngineUnavailable, match="does not answer"):
+        engine.why_stopped(IDS, has_begun=False)
+
+
+def test_whoever_asks_why_first_gets_an_answer(says):
+    says("EXIT", OWNER, "130")
+    assert OWNER in (LsfEngine().why_stopped(IDS, has_begun=True) or "")
 
 
 def test_what_was_said_last_holds_on_while_nobody_answers(says, tmp_path):

@@ -165,7 +165,16 @@ class LsfEngine:
         return time.monotonic() - since < _TOLD_SECONDS
 
     def why_stopped(self, ids: Mapping[str, Any], *, has_begun: bool) -> str | None:
-        """What a person ended stays stopped; so does what was told to end, and nobody knows why."""
+        """What a person ended stays stopped; so does what was told to end, and nobody knows why.
+
+        Raises:
+            EngineUnavailable: LSF has not answered yet: nobody knows anything.
+        """
+        self._ask()
+        if self._asked_at is None:
+            raise EngineUnavailable(
+                "LSF does not answer", hint="Give the command again when it does."
+            )
         name = ids.get("job")
         job = self._jobs.get(str(name))
         if job is None:
