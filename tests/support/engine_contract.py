@@ -118,6 +118,7 @@ class EngineContract:
         wait_until("it has ended", lambda: not engine.is_there(ids))
         assert engine.why_stopped(ids, has_begun=False) is None
         assert engine.why_stopped(ids, has_begun=True) is None
+        assert ground.make().why_stopped(ids, has_begun=False) is None
 
     def test_what_a_worker_says_is_beside_the_logs(self, ground):
         engine = ground.make()

@@ -161,6 +161,7 @@ class SlurmEngine:
         """
         if has_begun:
             return None
+        self._ask()
         queued = self._found(ids)
         if queued is None:
             return f"Slurm does not know job {ids.get('job')} any more, and it never began"
