@@ -52,11 +52,11 @@ def test_ctrl_c_suspends_and_the_printed_line_resumes(perdure):
 def test_a_suspended_job_is_resumed_or_removed_by_the_very_next_command(perdure):
     """Whoever makes its turns is still leaving: that is waited for."""
     template = perdure.template(COUNTING)
-    with perdure.running("run", template) as run:
+    with perdure.running("run", template, "-p", "N=40") as run:
         run.until(r"number 2")
         perdure("suspend", "last")
         with perdure.running("resume", "last") as again:
-            assert numbers(run.end(expect=75)) + numbers(again.end(expect=0)) == list(range(6))
+            assert numbers(run.end(expect=75)) + numbers(again.end(expect=0)) == list(range(40))
     for _ in range(3):
         perdure("submit", template, "--key", "next")
         perdure("suspend", "next", "--now")

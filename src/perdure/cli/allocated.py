@@ -1,4 +1,4 @@
-"""A worker in an allocation of Slurm: as which launch it begins, and what it leaves behind.
+"""A worker in an allocation of Slurm or LSF: as which launch it begins, and what it leaves behind.
 
 Theory of operation. An element of an array may run several times: at its time limit it puts itself
 back into the queue, and so does Slurm when it is preempted or its node is lost. Each run of it is a
@@ -8,26 +8,31 @@ seen to. A run that finds no intent (its predecessor could not record one) makes
 nobody but itself.
 
 What somebody cancelled stays stopped: what this launch worked at is suspended by a person's wish.
-Where Slurm does not say why it ended a job, it is taken to be cancelled.
+Where Slurm does not say why it ended a job, it is taken to be cancelled. LSF says why only when the
+job is over. So there the intent of the next run is recorded whatever the reason is: either the
+element begins again and finds it, or LSF says that it will not, and a turn holds what the intent
+names, unless the reason is one to go on (`perdure.manager.turns`).
 
 Source: docs/engines.md; docs/journal-format.md "A second `started`".
 """
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
+from perdure.engines.allocation import Allocation, is_time_limit
 from perdure.engines.base import Engine, LaunchRequest
-from perdure.engines.slurm.allocation import Allocation, is_time_limit
+from perdure.engines.causes import TOLD_LATER, Cause
 from perdure.engines.slurm.engine import PUT_BACK
-from perdure.engines.slurm.sentinel import Sentinel
-from perdure.engines.slurm.slurm_format import Cause, Token, parse_token
+from perdure.engines.tokens import Token, parse_token
 from perdure.errors import EngineRefused
 from perdure.manager.holding import hold
 from perdure.manager.job_view import JobView
+from perdure.manager.next_runs import record_next_run
 from perdure.manager.turns import TurnMaker, TurnParts
 from perdure.policy.snapshot import LaunchState
 from perdure.policy.stops import Scope
@@ -72,8 +77,11 @@ class _Itself:
     def is_there(self, ids: Mapping[str, Any]) -> bool:
         return self._engine.is_there(ids)
 
-    def why_stopped(self, ids: Mapping[str, Any]) -> str | None:
-        return self._engine.why_stopped(ids)
+    def may_live(self, ids: Mapping[str, Any]) -> bool:
+        return self._engine.may_live(ids)
+
+    def why_stopped(self, ids: Mapping[str, Any], *, has_begun: bool) -> str | None:
+        return self._engine.why_stopped(ids, has_begun=has_begun)
 
     def follow_later(self, seconds: float, logs: Path) -> bool:
         return self._engine.follow_later(seconds, logs)
@@ -146,7 +154,7 @@ class Allocated:
                 return True
         return False
 
-    def watched(self, board: StopBoard) -> Sentinel:
+    def watched(self, board: StopBoard) -> AbstractContextManager[object]:
         """While it is entered, what Slurm tells the job's steps first stops the task, too."""
 
         def told() -> None:
@@ -157,12 +165,13 @@ class Allocated:
             reason = "Slurm ends the job"
             board.post(Stop(intent=Intent.SUSPEND, by="engine", deadline=deadline, reason=reason))
 
-        return Sentinel(told)
+        return self._allocation.first_word(told)
 
-    def leave(self, launch: LaunchId, stop: Stop | None) -> None:
-        """What follows from how this run ended; its journal is closed.
+    def leave(self, launch: LaunchId, stop: Stop | None) -> int:
+        """What follows from how this run ended; its journal is closed. Returns the exit code.
 
-        Blocks until Slurm ends this process, where it was asked to put it back.
+        Blocks until this process is ended, where the batch system was asked to put it back, or is
+        ending it.
 
         Args:
             launch: the one that ended.
@@ -170,31 +179,44 @@ class Allocated:
         """
         self._view.records.refresh()
         if self._view.records.state.is_outdated(launch):
-            return  # the job goes on elsewhere, and so do its turns
+            return self._allocation.exit_code  # the job goes on elsewhere, and so do its turns
         if stop is None:
             self._record_turn()
         elif stop.by != "user":
             cause = Cause.TIME_LIMIT if is_time_limit(stop.reason) else self._allocation.cause()
             print(f"perdure-worker: {cause.value}", flush=True)
             print(self._allocation.last_words(), flush=True)
-            if cause in (Cause.CANCELLED, Cause.UNKNOWN):
+            if cause is Cause.TOLD_LATER:
+                self._leave_the_next_run(launch)
+            elif cause in (Cause.CANCELLED, Cause.UNKNOWN):
                 self._hold(launch, cause)
             else:
                 self._come_back(launch, is_queued=cause is Cause.REQUEUED)
+        return self._allocation.exit_code
 
     def _record_turn(self) -> None:
         """What has ended is recorded; what is next is started by the turn behind the array."""
         TurnMaker(self._view, self._with, name="worker", starts=False).make()
 
     def _come_back(self, launch: LaunchId, *, is_queued: bool) -> None:
-        mine = parse_token(self._token)
-        assert mine is not None
-        token = str(Token(array=mine.array, index=mine.index, restarts=mine.restarts + 1))
+        token = self._next_token()
         self._view.refresh()
         step = self._view.records.state.launches[launch].step
         self._maker(token, step, is_now=is_queued).make()
         if self._intent(token) is not None:
             self._allocation.wait_for_the_end(until_killed=False)
+
+    def _next_token(self) -> str:
+        mine = parse_token(self._token)
+        assert mine is not None
+        return str(mine.next)
+
+    def _leave_the_next_run(self, launch: LaunchId) -> None:
+        """Record the intent of this element's next run, without knowing whether there is one."""
+        self._view.refresh()
+        ids = {**self._allocation.ids(), TOLD_LATER: True}
+        if record_next_run(self._view, launch, self._next_token(), ids):
+            self._allocation.wait_for_the_end(until_killed=True)
 
     def _maker(self, token: str, step: StepKey, *, is_now: bool) -> TurnMaker:
         """Makes turns that start this allocation's next run, or this one, and nobody else."""

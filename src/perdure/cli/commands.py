@@ -24,7 +24,7 @@ _COMMANDS = {
     "why": ("perdure.cli.why", "Say why a job or task is as it is."),
     "suspend": ("perdure.cli.wishes", "Stop a job, keeping its progress."),
     "resume": ("perdure.cli.resume", "Go on from the last checkpoint, or from a chosen one."),
-    "settle": ("perdure.cli.settle", "Make one turn of a job; arrays on Slurm do it themselves."),
+    "settle": ("perdure.cli.settle", "Make one turn of a job; clusters do it by themselves."),
     "cancel": ("perdure.cli.wishes", "Stop a job and abandon it."),
     "checkpoints": ("perdure.cli.checkpoints", "List a job's checkpoints."),
     "checkpoint": ("perdure.cli.checkpoint", "Look into one checkpoint, restore or pin it."),

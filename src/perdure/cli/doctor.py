@@ -67,10 +67,10 @@ def _leave(_number: int, _frame: FrameType | None) -> None:
 
 def _checks(given: dict[str, Any]) -> "Iterator[Finding]":
     from perdure.cli.doctor_here import check_here
-    from perdure.cli.job_options import slurm_options
+    from perdure.cli.job_options import engine_options
 
     where = places(given["home"], given["store"])
-    options = slurm_options(given["slurm"], given["engine"])
+    options = engine_options("slurm", given["slurm"], given["engine"])
     yield from check_here(where)
     if given["engine"] == "slurm":
         from perdure.cli.doctor_slurm import check_slurm

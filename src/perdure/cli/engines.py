@@ -1,6 +1,7 @@
 """Which engine starts a job's workers, by the job's own options."""
 
 import sys
+from collections.abc import Sequence
 
 from perdure.cli.places import Places
 from perdure.engines.base import Engine
@@ -26,18 +27,35 @@ def engine_of(
     Raises:
         EngineRefused: this perdure does not know the engine.
     """
-    if options.engine == "slurm":
-        from perdure.engines.slurm.engine import SlurmEngine
-
-        settle = [sys.executable, "-P", "-m", "perdure", "settle", job]
-        settle += ["--home", str(where.home), "--store", where.store_url]
-        return SlurmEngine(options.slurm, follow=settle)
-    if options.engine != "local":
+    if options.engine == "local":
+        return local or LocalEngine()
+    if options.engine not in ("slurm", "lsf"):
         raise EngineRefused(
             f"job {job} is for the engine {options.engine!r}, which this perdure does not know",
             hint="Use the perdure that it was submitted with, or a later one.",
         )
-    return local or LocalEngine()
+    settle = [sys.executable, "-P", "-m", "perdure", "settle", job]
+    settle += ["--home", str(where.home), "--store", where.store_url]
+    return cluster_engine(options, follow=settle)
+
+
+def cluster_engine(
+    options: Options, follow: Sequence[str] = (), own_job: str | None = None
+) -> Engine:
+    """The batch system's engine.
+
+    Args:
+        options: the job's.
+        follow: a command that makes a turn, for what is to follow each array.
+        own_job: the batch system's name of the job that this process runs in.
+    """
+    if options.engine == "lsf":
+        from perdure.engines.lsf.engine import LsfEngine
+
+        return LsfEngine(options.lsf, follow=follow, own_job=own_job)
+    from perdure.engines.slurm.engine import SlurmEngine
+
+    return SlurmEngine(options.slurm, follow=follow)
 
 
 def capacity_of(options: Options) -> Host | None:

@@ -1,23 +1,24 @@
-"""`perdure run` in a batch script of Slurm: two words more in the script that people have.
+"""`perdure run` in a batch script of Slurm or LSF: two words more in the script that people have.
 
 Theory of operation. The script's job is the host: its workers are processes of it. Before the time
-limit, or when Slurm ends the job, the workers save; then the job is put back into the queue, and
-the command does not return before Slurm has ended it: the lines behind it must not run yet. When
+limit, or when the job is ended, the workers save; then the job is put back into the queue, and
+the command does not return before it has been ended: the lines behind it must not run yet. When
 the script begins again, the same line in the same folder is the same job, and goes on.
 
 A job that somebody cancelled, or of which Slurm does not say why it was ended, stays suspended:
-the same line goes on with it when it is given again by a person, or `perdure resume`.
+the same line goes on with it when it is given again by a person, or `perdure resume`. LSF tells no
+job why it is ended: there the job is left as it is, and goes on if the script begins again.
 
-Source: scontrol(1); docs/engines.md.
+Source: scontrol(1), brequeue(1); docs/engines.md.
 """
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from perdure.engines.slurm.allocation import LEAD_PART, LEAD_SECONDS, Allocation, TimeLimit
-from perdure.engines.slurm.sentinel import Sentinel
-from perdure.engines.slurm.slurm_format import Cause
+from perdure.cli.allocations import found_allocation, is_script
+from perdure.engines.allocation import LEAD_PART, LEAD_SECONDS, Allocation, TimeLimit
+from perdure.engines.causes import Cause
 from perdure.errors import EngineError
 from perdure.manager.holding import hold
 from perdure.manager.job_view import JobView
@@ -30,7 +31,7 @@ _EARLIER_SECONDS, _EARLIER_PART = 20.0, 0.05
 
 
 class Script:
-    """The job of Slurm that a command runs in.
+    """The job of Slurm or LSF that a command runs in.
 
     Attributes:
         is_over: whether its time limit was seen to come.
@@ -63,14 +64,14 @@ class Script:
         thread = threading.Thread(target=watch, name="perdure-time-limit", daemon=True)
         thread.start()
         try:
-            with Sentinel(told):
+            with self._allocation.first_word(told):
                 yield
         finally:
             done.set()
             thread.join()
 
     def leave(self, view: JobView, told: Callable[[str], None]) -> bool:
-        """What follows when the manager was asked to go; blocks until Slurm ends this process.
+        """What follows when the manager was asked to go; blocks until this process is ended.
 
         Returns whether the job stays suspended: then the command returns.
 
@@ -79,11 +80,11 @@ class Script:
             told: called with what people should know.
         """
         cause = Cause.TIME_LIMIT if self.is_over else self._allocation.cause()
-        told(f"Slurm's job {self._allocation.job}: {cause.value}")
+        told(f"job {self._allocation.job} of the batch system: {cause.value}")
         if cause in (Cause.CANCELLED, Cause.UNKNOWN):
             hold(view, JOB, cause.value)
             return True
-        if cause is not Cause.REQUEUED:
+        if cause not in (Cause.REQUEUED, Cause.TOLD_LATER):
             try:
                 self._allocation.requeue()
             except EngineError as error:
@@ -96,5 +97,7 @@ class Script:
 
 def script_of(environment: Mapping[str, str]) -> Script | None:
     """The batch script that this command was started by; None where there is none."""
-    allocation = Allocation.of(environment)
+    if not is_script(environment):
+        return None
+    allocation = found_allocation(environment)
     return None if allocation is None else Script(allocation)

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import click
 from msgspec.structs import asdict
 
+from perdure.cli.allocations import element_of
 from perdure.cli.config import default_engine, default_workers, user_config
 from perdure.cli.given_command import read_command, words
 from perdure.cli.places import Places
@@ -92,16 +93,22 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     click.option(
         "--engine",
-        type=click.Choice(["local", "slurm"]),
+        type=click.Choice(["local", "slurm", "lsf"]),
         default=default_engine,
         show_default="local",
-        help="What starts the workers: this host, or Slurm.",
+        help="What starts the workers: this host, Slurm or LSF.",
     ),
     click.option(
         "--slurm",
         multiple=True,
         metavar='"OPTIONS"',
         help='sbatch\'s own options for the workers, such as "-p long -t 8:00:00".',
+    ),
+    click.option(
+        "--lsf",
+        multiple=True,
+        metavar='"OPTIONS"',
+        help='bsub\'s own options for the workers, such as "-q long -W 8:00".',
     ),
     click.option(
         "--restart-args",
@@ -306,7 +313,7 @@ def with_line(
         described["command"] = document.command
     if key_variables:
         described["variables"] = {name: environment.get(name) for name in key_variables}
-    element = document.variables.get("SLURM_ARRAY_TASK_ID")
+    element = element_of(document.variables)
     if element is not None:  # each element of an array is a job of its own
         described["element"] = element
     return replace(document, line=json.dumps(described, sort_keys=True))
@@ -344,7 +351,8 @@ def _options(given: Mapping[str, Any]) -> Options:
         key_id=key[1],
         local_store=str(Path(given["local_store"]).absolute()) if given["local_store"] else None,
         engine=given["engine"],
-        slurm=slurm_options(given["slurm"], given["engine"]),
+        slurm=engine_options("slurm", given["slurm"], given["engine"]),
+        lsf=engine_options("lsf", given["lsf"], given["engine"]),
         save_signal=_signal(given["save_signal"]),
         save_every_seconds=age_seconds(given["save_every"], of="--save-every"),
         restart_args=words(given["restart_args"], of="--restart-args"),
@@ -364,16 +372,23 @@ def _signal(text: str) -> str:
     return name
 
 
-def slurm_options(given: Sequence[str], engine: str) -> tuple[str, ...]:
-    """What ``--slurm`` says, as sbatch's options, word for word, behind the user's own of the file.
+def engine_options(own: str, given: Sequence[str], engine: str) -> tuple[str, ...]:
+    """A batch system's own options, word for word, behind the user's of the configuration file.
+
+    Args:
+        own: whose options: ``slurm`` or ``lsf``.
+        given: the texts of ``--slurm`` or ``--lsf``.
+        engine: the job's.
 
     Raises:
         UsageError: the engine is another one, a quote is left open, or the file cannot be read.
     """
-    if given and engine != "slurm":
-        raise UsageError("--slurm is for --engine slurm", hint="Add --engine slurm.")
-    found = tuple(word for text in given for word in words(text, of="--slurm"))
-    return (*user_config().slurm, *found) if engine == "slurm" else ()
+    if given and engine != own:
+        raise UsageError(f"--{own} is for --engine {own}", hint=f"Add --engine {own}.")
+    if engine != own:
+        return ()
+    found = tuple(word for text in given for word in words(text, of=f"--{own}"))
+    return (*user_config().slurm, *found) if own == "slurm" else found
 
 
 def told_at_submit(options: Options) -> str | None:

@@ -25,7 +25,7 @@ _WRITTEN = {
     "temporary_dir": "--sessions-dir",
 }
 #: Options whose values are words of a line.
-_LINES = frozenset({"slurm", "restart_args", "restart_cmd"})
+_LINES = frozenset({"slurm", "lsf", "restart_args", "restart_cmd"})
 #: What a resume may say anew, and what follows from another option.
 _NOT_KEPT = frozenset({"on_conflict", "key_id"})
 

@@ -166,8 +166,13 @@ def _between(hooks: Hooks, between: Callable[[float], object], seconds: float) -
 
 
 @contextmanager
-def listening(orders: Orders) -> Iterator[None]:
-    """SIGINT is a person's wish, SIGTERM and SIGHUP are the host's."""
+def listening(orders: Orders, *, of_lsf: bool = False) -> Iterator[None]:
+    """SIGINT is a person's wish, SIGTERM and SIGHUP are the host's.
+
+    Args:
+        orders: what the signals ask.
+        of_lsf: this is in a batch job of LSF, which ends jobs with SIGINT and warns with SIGUSR2.
+    """
 
     def suspend(_number: int, _frame: FrameType | None) -> None:
         orders.suspend += 1
@@ -175,13 +180,18 @@ def listening(orders: Orders) -> Iterator[None]:
     def leave(_number: int, _frame: FrameType | None) -> None:
         orders.leave = True
 
-    signal.signal(signal.SIGINT, suspend)
+    signal.signal(signal.SIGINT, leave if of_lsf else suspend)
+    if of_lsf:
+        signal.signal(signal.SIGUSR2, leave)
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGHUP, leave)
     try:
         yield
     finally:
-        for number in _SIGNALS:  # how the job ended is what the command exits with
+        for number in (
+            *_SIGNALS,
+            *((signal.SIGUSR2,) if of_lsf else ()),
+        ):  # how the job ended is what the command exits with
             signal.signal(number, signal.SIG_IGN)
 
 

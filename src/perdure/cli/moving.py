@@ -1,4 +1,4 @@
-"""``perdure resume --engine`` and ``--slurm``: another engine, or other options of it, in mid-life.
+"""``perdure resume --engine``: another engine, or other options of it, in mid-life.
 
 Theory of operation. The job record never changes; the choice is a record in the job's log, which
 all that start workers go by from then on. Before it is put, what runs is suspended as by a person:
@@ -36,25 +36,27 @@ _WHY = "it is given another engine, or other options of it"
 
 def engine_text(options: Options) -> str:
     """What starts workers, as people read it."""
-    words = f" with {shlex.join(options.slurm)}" if options.slurm else ""
+    words = f" with {shlex.join(options.engine_options)}" if options.engine_options else ""
     return "this host" if options.engine == "local" else f"{options.engine}{words}"
 
 
 def chosen_options(before: Options, given: Mapping[str, Any]) -> Options:
     """The job's options as ``--engine`` and ``--slurm`` mean them; the same where they say nothing.
 
-    ``--slurm`` takes the place of all that was said of sbatch before, but for what the user's
-    configuration file says.
+    ``--slurm`` and ``--lsf`` take the place of all that was said of sbatch or bsub before, but for
+    what the user's configuration file says.
 
     Raises:
         UsageError: the two do not fit, or cannot be read.
     """
-    from perdure.cli.job_options import slurm_options
+    from perdure.cli.job_options import engine_options
 
-    engine = given["engine"] or ("slurm" if before.engine == "slurm" else "local")
-    if not given["slurm"] and (engine == before.engine or before.slurm or engine == "local"):
-        return replace(before, engine=engine)
-    return replace(before, engine=engine, slurm=slurm_options(given["slurm"], engine))
+    options = replace(before, engine=given["engine"] or before.engine)
+    for own in ("slurm", "lsf"):
+        found = engine_options(own, given[own], options.engine)
+        if given[own] or (options.engine == own != before.engine and not options.engine_options):
+            options = replace(options, **{own: found})
+    return options
 
 
 def move(managed: Managed, given: Mapping[str, Any], local: LocalEngine | None) -> Managed:
@@ -70,7 +72,7 @@ def move(managed: Managed, given: Mapping[str, Any], local: LocalEngine | None) 
     view = managed.view
     before = view.document.options
     options = chosen_options(before, given)
-    if (options.engine, options.slurm) == (before.engine, before.slurm):
+    if options == before:
         return managed
     _refuse_parts(given)
     engine = engine_of(managed.places, view.document.job, options, local)
@@ -89,7 +91,7 @@ def move(managed: Managed, given: Mapping[str, Any], local: LocalEngine | None) 
 def _refuse_parts(given: Mapping[str, Any]) -> None:
     if given["step"] is not None or given["task"] is not None or given["base"] is not None:
         raise UsageError(
-            "--engine and --slurm are for the whole job",
+            "--engine, --slurm and --lsf are for the whole job",
             hint="Leave --step, --task and --from out; give them with a `perdure resume` behind"
             " this one.",
         )
@@ -170,7 +172,11 @@ def _withdraw(managed: Managed) -> None:
 
 def _record(view: JobView, options: Options) -> None:
     """Put the choice behind all that was read, while nothing runs."""
-    chosen = {"engine": options.engine, "slurm": list(options.slurm)}
+    chosen = {
+        "engine": options.engine,
+        "slurm": list(options.slurm),
+        "lsf": list(options.lsf),
+    }
     record = {"kind": "engine", "options": chosen, "by": "user"}
     while not view.records.append(record):
         view.refresh()

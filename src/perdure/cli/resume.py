@@ -25,7 +25,7 @@ from perdure.engines.local import LocalEngine
 )
 @click.option(
     "--engine",
-    type=click.Choice(["local", "slurm"]),
+    type=click.Choice(["local", "slurm", "lsf"]),
     help="From now on this starts the workers; what runs saves and leaves first.",
 )
 @click.option(
@@ -33,6 +33,12 @@ from perdure.engines.local import LocalEngine
     multiple=True,
     metavar='"OPTIONS"',
     help="sbatch's own options from now on, in place of all that were given before.",
+)
+@click.option(
+    "--lsf",
+    multiple=True,
+    metavar='"OPTIONS"',
+    help="bsub's own options from now on, in place of all that were given before.",
 )
 @click.option("--as", "as_new", type=click.Choice(["new"]), help="As a new job.")
 @click.option(

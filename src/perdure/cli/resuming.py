@@ -47,7 +47,7 @@ def resume_job(where: Places, given: dict[str, Any], engine: LocalEngine) -> int
 
         return renew(managed, given)
     _refuse_settled(managed.view)
-    if given["engine"] is not None or given["slurm"]:
+    if given["engine"] is not None or given["slurm"] or given["lsf"]:
         from perdure.cli.moving import move
 
         managed = move(managed, given, engine)

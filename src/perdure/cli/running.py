@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
+from perdure.cli.allocations import is_script, job_of
 from perdure.cli.audience import Audience
 from perdure.cli.display import LogDisplay, timestamps
 from perdure.cli.engines import capacity_of
@@ -119,9 +120,9 @@ def run_job(
 
 
 def _is_of_one_script(document: JobDocument, known: JobDocument) -> bool:
-    """Whether both were begun by one job of Slurm: its script runs again when it was put back."""
-    mine = document.variables.get("SLURM_JOB_ID")
-    return mine is not None and known.variables.get("SLURM_JOB_ID") == mine
+    """Whether both were begun by one batch job: its script runs again when it was put back."""
+    mine = job_of(document.variables)
+    return mine is not None and job_of(known.variables) == mine
 
 
 def go_on(managed: Managed, shown: Shown, prepare: Callable[[], None] = lambda: None) -> int:
@@ -158,8 +159,12 @@ def go_on(managed: Managed, shown: Shown, prepare: Callable[[], None] = lambda: 
     for name in missing_secrets(view.document, managed.environment):
         audience.tell(f"the submitter's variable {name} was not kept, and is not set now")
     script = _script_of(view.document)
+    is_of_lsf = script is not None and "LSB_JOBID" in os.environ
     try:
-        with listening(orders), nullcontext() if script is None else script.watched(orders):
+        with (
+            listening(orders, of_lsf=is_of_lsf),
+            nullcontext() if script is None else script.watched(orders),
+        ):
             status = manage(managed, prepare=begin, between=between, orders=orders)
     finally:
         if shown.is_human:
@@ -174,8 +179,8 @@ def go_on(managed: Managed, shown: Shown, prepare: Callable[[], None] = lambda: 
 
 
 def _script_of(document: JobDocument) -> "Script | None":
-    """The batch script of Slurm that this command was started by, where it is the host."""
-    if document.options.engine != "local" or "SLURM_JOB_ID" not in os.environ:
+    """The batch script that this command was started by, where it is the host."""
+    if document.options.engine != "local" or not is_script(os.environ):
         return None
     from perdure.cli.in_allocation import script_of
 

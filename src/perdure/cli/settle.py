@@ -13,8 +13,8 @@ from perdure.cli.places import places, where_options
 def settle(job: str, **given: Any) -> int:
     """Make one turn of JOB: what has ended is recorded, what is next is started.
 
-    Each array of workers on Slurm is followed by a small job that does this, so that nobody has to
-    stay logged in. Anybody may do it at any time: two turns at once do no harm.
+    Each array of workers on Slurm or LSF is followed by a small job that does this, so that nobody
+    has to stay logged in. Anybody may do it at any time: two turns at once do no harm.
     """
     from perdure.cli.managed import managed_job
     from perdure.cli.naming import find_job

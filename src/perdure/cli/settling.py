@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable
 
+from perdure.cli.allocations import job_of
 from perdure.cli.managed import Managed, maker_of, managed_job, resume_all
 from perdure.cli.places import Places
 from perdure.manager.hooks import Hooks
@@ -27,9 +28,9 @@ def settle_job(managed: Managed, prepare: Callable[[], object] = lambda: None) -
         managed: the job.
         prepare: called once when all was read: wishes that the command means.
     """
-    name = f"settle {os.environ.get('SLURM_JOB_ID', os.getpid())}"
-    has_left = "SLURM_JOB_ID" in os.environ and managed.view.document.options.engine == "local"
-    maker = maker_of(managed, name, starts=not has_left)
+    mine = job_of(os.environ)
+    has_left = mine is not None and managed.view.document.options.engine == "local"
+    maker = maker_of(managed, f"settle {mine or os.getpid()}", starts=not has_left)
     managed.view.refresh()
     prepare()
     while True:

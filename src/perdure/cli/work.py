@@ -4,7 +4,7 @@ It becomes the keeper before anything heavy is imported; the worker is its child
 read here and passed on as values. What the worker prints itself goes where the engine says.
 
 Exit codes: 0 whatever became of the tasks (their outcomes are in the journal), 5 and up for a store
-that cannot be used, 70 for a bug of ours.
+that cannot be used, 70 for a bug of ours, 75 for LSF: put the job back into the queue.
 """
 
 import argparse
@@ -65,13 +65,13 @@ def _work(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """The worker itself, in the keeper's child."""
     from perdure.cli.working import WorkerOptions, work
     from perdure.errors import PerdureError
-    from perdure.worker.listening import listen
+    from perdure.worker.listening import BATCH_SYSTEMS, PERSONS, listen
     from perdure.worker.stops import StopBoard
 
     board = StopBoard()
-    listen(board.post)
+    listen(board.post, BATCH_SYSTEMS if "LSB_JOBID" in environment else PERSONS)
     try:
-        work(
+        return work(
             WorkerOptions(
                 store=options.store,
                 job=options.job,
@@ -88,7 +88,6 @@ def _work(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     except PerdureError as error:
         print(f"perdure-worker: {error.message} {error.hint}", file=sys.stderr, flush=True)
         return error.exit_code
-    return 0
 
 
 if __name__ == "__main__":

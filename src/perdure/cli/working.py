@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from perdure.cli.allocations import batch_system, found_allocation
 from perdure.cli.keys import sealing_of
 from perdure.cli.several_nodes import look_at, node_count
 from perdure.clock import SystemClock, pause
 from perdure.engines.base import Engine
 from perdure.engines.local import LocalEngine
+from perdure.engines.tokens import parse_token
 from perdure.errors import JobMissing, PerdureError
 from perdure.journal.writer import JournalWriter
 from perdure.manager.job_view import JobView, ViewParts, this_hosts_capacity
@@ -59,8 +62,8 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     restarts: int = 0
 
 
-def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoard) -> None:
-    """Run one launch; blocks until it has ended.
+def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoard) -> int:
+    """Run one launch; blocks until it has ended. Returns what the process is to exit with.
 
     Raises:
         HomeError, StoreDamaged, TemplateError: the store or the job cannot be used.
@@ -75,12 +78,14 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
     if allocated is not None:
         launch = allocated.launch(LaunchId(options.launch))
     if launch is None:
-        return
+        return 0
     records = JobRecords(store.driver, document.job, clock=clock, pause=pause)
     step = _step_of(records, launch)
     options.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
     session_root = _sessions(options, document, environment) / launch
     session_root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if "LSB_JOBID" in environment:
+        _leave_note(options, launch, document.options.engine, environment)
     log = OutputLog(options.logs / f"{launch}.log", document.options.log_limit_bytes)
     tier, tier_trouble = _local_tier(store, document)
     nodes = look_at(environment, session_root, outside_roots(document, job))
@@ -116,9 +121,28 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
     with suppress(OSError):  # folders that are to be kept
         session_root.rmdir()
     if allocated is not None:
-        allocated.leave(launch, board.stops_all())
-    elif board.stops_all() is None:
+        return allocated.leave(launch, board.stops_all())
+    if board.stops_all() is None:
         _turn_if_unmanaged(options, store, context, environment)
+    return 0
+
+
+def _leave_note(
+    options: WorkerOptions, launch: LaunchId, engine: str, environment: Mapping[str, str]
+) -> None:
+    """For `echkpnt.perdure`, where the job of LSF is one with checkpoints."""
+    from perdure.engines.lsf.checkpoint_notes import CheckpointNote, leave_note
+
+    note = CheckpointNote(
+        store=options.store,
+        job=options.job,
+        launch=launch,
+        token=options.token,
+        engine=engine,
+        index=environment.get("LSB_JOBINDEX", "0"),
+    )
+    if trouble := leave_note(note, environment):
+        print(f"perdure-worker: {trouble}", flush=True)
 
 
 def _sessions(
@@ -133,11 +157,9 @@ def _sessions(
 def _notices(document: JobDocument, environment: Mapping[str, str]) -> Source | None:
     """Who says that this worker must end soon."""
     notice = document.options.notice
-    if "SLURM_JOB_ID" in environment and notice == "auto":
-        from perdure.engines.slurm.allocation import Allocation, TimeLimit
+    if notice == "auto" and (allocation := found_allocation(environment)) is not None:
+        from perdure.engines.allocation import TimeLimit
 
-        allocation = Allocation.of(environment)
-        assert allocation is not None
         return InBackground(TimeLimit(allocation))
     imds = environment.get(_IMDS_VARIABLE)
     return notice_source(notice, imds_url=imds) if imds else notice_source(notice)
@@ -150,19 +172,16 @@ def _allocated(
     job: JobOutline,
     environment: Mapping[str, str],
 ) -> "Allocated | None":
-    """What a worker on Slurm knows of its allocation; None for a worker of this host."""
-    if "SLURM_JOB_ID" not in environment:
-        return None
-    from perdure.cli.allocated import Allocated
-    from perdure.engines.slurm.allocation import Allocation
-    from perdure.engines.slurm.engine import SlurmEngine
-    from perdure.engines.slurm.slurm_format import parse_token
-
-    allocation = Allocation.of(environment)
+    """What a worker on a cluster knows of its allocation; None for a worker of this host."""
+    allocation = found_allocation(environment)
     if allocation is None or parse_token(options.token) is None:
         return None  # a process of a script's job, which is the host
+    from perdure.cli.allocated import Allocated
+    from perdure.cli.engines import cluster_engine
+
     view = _view(store, document, job)
-    engine = SlurmEngine(view.document.options.slurm)
+    its_own = replace(view.document.options, engine=batch_system(environment))
+    engine = cluster_engine(its_own, own_job=allocation.job)
     view.start_by(engine, None)
     return Allocated(
         allocation, view, _turn_parts(options, store, engine, environment), options.token

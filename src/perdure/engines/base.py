@@ -64,8 +64,21 @@ class Engine(Protocol):
         """Whether the engine still has that worker, running or waiting."""
         ...
 
-    def why_stopped(self, ids: Mapping[str, Any]) -> str | None:
-        """Why a worker that ended before it began is not to be started again; None: it is."""
+    def may_live(self, ids: Mapping[str, Any]) -> bool:
+        """Whether a worker whose heartbeat stands still is not to be taken for dead.
+
+        Its host is out of the engine's reach, it is stopped, or the engine has not said yet that it
+        is over: somebody else at its work would be a second copy.
+        """
+        ...
+
+    def why_stopped(self, ids: Mapping[str, Any], *, has_begun: bool) -> str | None:
+        """Why a worker that ended by no doing of its own is not to be started again; None: it is.
+
+        Args:
+            ids: of the worker.
+            has_begun: whether it said that it started.
+        """
         ...
 
     def follow_later(self, seconds: float, logs: Path) -> bool:

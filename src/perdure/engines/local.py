@@ -116,8 +116,12 @@ class LocalEngine:
             return False
         return not is_gone(ids)
 
-    def why_stopped(self, ids: Mapping[str, Any]) -> str | None:  # noqa: ARG002
-        """Nobody stops a process of this host that has not begun."""
+    def may_live(self, ids: Mapping[str, Any]) -> bool:  # noqa: ARG002
+        """A process of this host is there, or it is not."""
+        return False
+
+    def why_stopped(self, ids: Mapping[str, Any], *, has_begun: bool) -> str | None:  # noqa: ARG002
+        """A process of this host is stopped by commands of perdure only."""
         return None
 
     def follow_later(self, seconds: float, logs: Path) -> bool:  # noqa: ARG002

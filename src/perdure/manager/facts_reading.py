@@ -105,7 +105,7 @@ class _Reading:
         options, choice = self._view.document.options, self._view.records.state.engine
         return EngineFacts(
             name=options.engine,
-            options=options.slurm if options.engine == "slurm" else (),
+            options=options.engine_options,
             changed_at=choice.at if choice is not None else None,
         )
 

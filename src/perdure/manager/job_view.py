@@ -184,10 +184,23 @@ class JobView:
             case _:
                 view.note_change(task)
 
+    def held_by(self, intent: LaunchIntent) -> tuple[TaskKey, ...]:
+        """Tasks that are to go on, and that wait for this launch, or that it held last."""
+        view = self.steps[intent.step]
+        named = [ref.task for ref in intent.tasks]
+        waiting = [task for task in named if not self._has_claimed(view, task, intent)]
+        last = view.last_held_by(intent.launch, self.stops)
+        return tuple(dict.fromkeys((*last, *waiting)))
+
     def has_ended(self, launch: LaunchId) -> bool:
         """Whether a launch released all that it held, or is fenced."""
         fenced = launch in self.records.state.fences
         return fenced or self.records.known_account(launch).is_closed
+
+    def has_begun(self, launch: LaunchId) -> bool:
+        """Whether a launch said that it started."""
+        account = self.records.known_account(launch)
+        return launch in self.records.state.started or account.opened is not None
 
     def launch_state(self, intent: LaunchIntent) -> LaunchState:
         """What is known about a launch."""
@@ -200,9 +213,17 @@ class JobView:
         if opened is None and not intent.is_recovered:
             return self._unstarted(intent)
         if opened is not None and is_gone(opened):
-            return LaunchState.DEAD
+            return self._dead(intent)
         counter = read_counter(self._with.driver, layout.heartbeat(self.document.job, launch))
-        return LaunchState.DEAD if self._stillness.observe(launch, counter) else LaunchState.LIVE
+        return self._dead(intent) if self._stillness.observe(launch, counter) else LaunchState.LIVE
+
+    def _dead(self, intent: LaunchIntent) -> LaunchState:
+        """A launch that shows no life, unless its engine says that it may live all the same."""
+        engine = self._with.engine
+        ids = self.records.state.launched.get(intent.token)
+        if engine is not None and ids is not None and engine.may_live(ids):
+            return LaunchState.SILENT
+        return LaunchState.DEAD
 
     def _unstarted(self, intent: LaunchIntent) -> LaunchState:
         """A launch that never said that it started: the engine may know.
@@ -293,9 +314,12 @@ class JobView:
 def document_now(document: JobDocument, state: JobLogState) -> JobDocument:
     """The job with the engine and its options that the job's log chooses."""
     choice, options = state.engine, document.options
-    if choice is None or (options.engine, options.slurm) == (choice.engine, choice.slurm):
+    if choice is None:
         return document
-    options = replace(options, engine=choice.engine, slurm=choice.slurm)
+    chosen = replace(options, engine=choice.engine, slurm=choice.slurm, lsf=choice.lsf)
+    if chosen == options:
+        return document
+    options = chosen
     return replace(document, options=options)
 
 

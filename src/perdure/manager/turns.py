@@ -22,6 +22,7 @@ from perdure.manager.holding import hold
 from perdure.manager.job_view import JobView, grant_of, requirements
 from perdure.manager.starting import Starts
 from perdure.policy.resources import Grant
+from perdure.policy.snapshot import LaunchState
 from perdure.policy.states import Counts
 from perdure.policy.stops import Scope
 from perdure.policy.turn import (
@@ -163,8 +164,7 @@ class TurnMaker:
         tell = self._with.told if launch in records.state.started else self._with.noted
         tell(f"worker {launch} has died, or its host has: what it held is taken back")
         intent = records.state.launches.get(launch)
-        is_outdated = records.state.is_outdated(launch)
-        if intent is not None and launch not in records.state.started and not is_outdated:
+        if intent is not None and not records.state.is_outdated(launch):
             self._hold_if_stopped(intent)
         seal(records, launch, by=self._name)
         fence(records, launch)
@@ -172,13 +172,27 @@ class TurnMaker:
             end_launch(intent.token, folder=self._with.sessions / launch)
 
     def _hold_if_stopped(self, intent: LaunchIntent) -> None:
-        """What somebody ended in the engine before it began stays stopped, with its step."""
+        """What somebody ended in the engine stays stopped: its tasks, or its step without any."""
         ids = self._view.records.state.launched.get(intent.token)
-        why = None if ids is None else self._with.engine.why_stopped(ids)
+        has_begun = self._view.has_begun(intent.launch)
+        engine = self._with.engine
+        why = None if ids is None else engine.why_stopped(ids, has_begun=has_begun)
         if why is None:
             return
-        self._with.told(f"step {self._name_of(intent.step)!r} is suspended: {why}")
-        hold(self._view, Scope(intent.step), why)
+        held = self._view.held_by(intent) if self._others_go_on(intent) else ()
+        what = f"{len(held)} tasks of step" if held else "step"
+        self._with.told(f"{what} {self._name_of(intent.step)!r} suspended: {why}")
+        for scope in [Scope(intent.step, task) for task in held] or [Scope(intent.step)]:
+            hold(self._view, scope, why)
+
+    def _others_go_on(self, intent: LaunchIntent) -> bool:
+        """Whether others work at the step: if not, who ended the last one ended all of it."""
+        return any(
+            other.step == intent.step
+            and other.launch != intent.launch
+            and self._view.launch_state(other) not in (LaunchState.DEAD, LaunchState.ENDED)
+            for other in self._view.records.state.launches.values()
+        )
 
     def _settle(self, action: Settle) -> None:
         """Record the end of a step, or of the job; the journals that say so are made durable."""

@@ -33,7 +33,14 @@ from perdure.worker.processes import (
 )
 
 #: Signals that the engine or a person may send to the process that was started.
-PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+PASSED_ON = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGURG,
+)
 
 
 def keep(token: str, work: Callable[[], int]) -> int:

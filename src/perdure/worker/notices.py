@@ -31,6 +31,8 @@ IMDS_URL = "http://169.254.169.254"
 _TOKEN_SECONDS = "21600"  # noqa: S105 - the token's lifetime, the longest allowed
 _TIMEOUT_SECONDS = 1.0
 _COMMAND_TIMEOUT_SECONDS = 10.0
+#: The action of an allocation whose time is over.
+TIME_LIMIT = "time limit"
 #: How often a source is asked; EC2 advises every five seconds.
 POLL_SECONDS = 5.0
 

@@ -19,8 +19,8 @@ from perdure.store.records.job_document import JobDocument
 from perdure.worker.processes import TOKEN_VARIABLE
 
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
-# What Slurm says about the job that a process is in: true there only.
-_ALLOCATION = ("SLURM_", "SLURMD_")
+# What Slurm and LSF say about the job that a process is in: true there only.
+_ALLOCATION = ("SLURM_", "SLURMD_", "LSB_", "LS_")
 # Which of the host's devices an allocation has.
 _DEVICES = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES")
 
@@ -102,8 +102,8 @@ def base_environment(
 
 
 def _allocated(carried: Mapping[str, str]) -> dict[str, str]:
-    """What Slurm gave the worker's job; nothing where it is in none."""
-    if "SLURM_JOB_ID" not in carried:
+    """What Slurm or LSF gave the worker's job; nothing where it is in none."""
+    if "SLURM_JOB_ID" not in carried and "LSB_JOBID" not in carried:
         return {}
     return {
         name: text

@@ -38,6 +38,7 @@ OTHERS = {
     "temporary_dir": ("/fast", "--sessions-dir stays nothing (given now: /fast)"),
     "key_file": ("/key", "--encrypt stays nothing (given now: /key)"),
     "engine": ("slurm", "--engine stays local (given now: slurm)"),
+    "lsf": (("-q", "long"), "--lsf stays nothing (given now: -q long)"),
     "slurm": (("-p", "long"), "--slurm stays nothing (given now: -p long)"),
     "restart_args": (("-c", "a b"), "--restart-args stays nothing (given now: -c 'a b')"),
     "restart_cmd": (("./again",), "--restart-cmd stays nothing (given now: ./again)"),

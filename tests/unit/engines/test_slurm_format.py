@@ -5,21 +5,18 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from perdure.engines.causes import Cause
 from perdure.engines.slurm.slurm_format import (
-    Cause,
     Queued,
-    Token,
     array_script,
     cause_of_end,
-    element_lines,
-    index_list,
     parse_fields,
     parse_queue,
     parse_submission,
-    parse_token,
     place_options,
     resource_options,
 )
+from perdure.engines.tokens import Token, element_lines
 from perdure.errors import EngineRefused
 from perdure.policy.resources import AmountRequirement, AttributeRequirement, Requirements
 
@@ -131,25 +128,6 @@ def test_the_submitted_job(text, job):
 def test_what_names_no_job(text):
     with pytest.raises(ValueError, match="job id was expected"):
         parse_submission(text)
-
-
-@pytest.mark.parametrize(
-    "token", [Token(array="0f", index=0), Token(array="ab12", index=31, restarts=4)]
-)
-def test_tokens_are_read_back(token):
-    assert parse_token(str(token)) == token
-
-
-@pytest.mark.parametrize("text", ["", "ab", "ab-", "ab-1-r0", "ab-1.2", "AB-1", "ab-1-r1x"])
-def test_what_is_no_token(text):
-    assert parse_token(text) is None
-
-
-@pytest.mark.parametrize(
-    ("indexes", "text"), [([0], "0"), ([0, 1, 2], "0-2"), ([3, 7], "3,7"), ([5], "5")]
-)
-def test_lists_of_elements(indexes, text):
-    assert index_list(indexes) == text
 
 
 def amounts(**least):

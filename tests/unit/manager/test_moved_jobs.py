@@ -161,24 +161,33 @@ def test_what_is_shown_of_it(moved):
 def test_what_a_resume_may_say_of_the_engine(before, given, after, monkeypatch):
     monkeypatch.setattr(job_options, "user_config", Config)
     engine, words = given
-    found = chosen_options(before, {"engine": engine, "slurm": words})
+    found = chosen_options(before, {"engine": engine, "slurm": words, "lsf": ()})
     assert (found.engine, found.slurm) == after
 
 
 def test_what_the_users_file_says_stands_before(monkeypatch):
     monkeypatch.setattr(job_options, "user_config", lambda: Config(slurm=("-A", "me")))
-    found = chosen_options(Options(), {"engine": "slurm", "slurm": ()})
+    found = chosen_options(Options(), {"engine": "slurm", "slurm": (), "lsf": ()})
     assert found.slurm == ("-A", "me")
-    found = chosen_options(found, {"engine": None, "slurm": ("-p long",)})
+    found = chosen_options(found, {"engine": None, "slurm": ("-p long",), "lsf": ()})
     assert found.slurm == ("-A", "me", "-p", "long")
-    back = chosen_options(found, {"engine": "local", "slurm": ()})
-    assert chosen_options(back, {"engine": "slurm", "slurm": ()}).slurm == found.slurm
+    back = chosen_options(found, {"engine": "local", "slurm": (), "lsf": ()})
+    assert chosen_options(back, {"engine": "slurm", "slurm": (), "lsf": ()}).slurm == found.slurm
 
 
 @pytest.mark.parametrize("engine", ["local", None])
 def test_options_of_slurm_are_for_slurm(engine):
     with pytest.raises(UsageError, match="--slurm is for --engine slurm"):
-        chosen_options(Options(), {"engine": engine, "slurm": ("-p long",)})
+        chosen_options(Options(), {"engine": engine, "slurm": ("-p long",), "lsf": ()})
+
+
+def test_a_job_that_is_moved_to_lsf_and_given_other_options_there():
+    given = {"engine": "lsf", "slurm": (), "lsf": ("-q long",)}
+    moved = chosen_options(Options(engine="slurm", slurm=("-p", "a")), given)
+    assert (moved.engine, moved.slurm, moved.lsf) == ("lsf", ("-p", "a"), ("-q", "long"))
+    assert moved.engine_options == ("-q", "long")
+    with pytest.raises(UsageError, match="--lsf is for --engine lsf"):
+        chosen_options(moved, {**given, "engine": "slurm"})
 
 
 def test_an_engine_as_people_read_it():

@@ -6,29 +6,20 @@ its index: by its own job id Slurm takes the last element for the whole array.
 Source: scontrol(1) "requeue", squeue(1) "%e"; docs/engines.md.
 """
 
-import signal
-import threading
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
-from types import FrameType
+from datetime import UTC, datetime
 from typing import Self
 
+from perdure.engines.allocation import wait_to_be_ended
+from perdure.engines.causes import Cause
 from perdure.engines.slurm.commands import slurm
-from perdure.engines.slurm.slurm_format import Cause, cause_of_end, parse_fields
+from perdure.engines.slurm.sentinel import Sentinel
+from perdure.engines.slurm.slurm_format import cause_of_end, parse_fields
 from perdure.errors import EngineError
-from perdure.worker.notices import HostNotice
 
-#: What a task gets to save before its time limit, unless its allocation is short.
-LEAD_SECONDS = 180.0
-#: Of a short allocation no more than this part.
-LEAD_PART = 0.4
-#: A limit may be changed while the job runs; so often it is asked for.
-_ASK_SECONDS = 60.0
 #: So long Slurm is waited for after it was asked to put the job back (KillWait is 30 s).
 _END_SECONDS = 600.0
-_ACTION = "time limit"
 
 
 class Allocation:
@@ -37,6 +28,7 @@ class Allocation:
     def __init__(self, job: str, restarts: int) -> None:
         self.job = job
         self.restarts = restarts
+        self.exit_code = 0
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Self | None:
@@ -82,64 +74,9 @@ class Allocation:
         slurm(["scontrol", "requeue", self.job])
 
     def wait_for_the_end(self, *, until_killed: bool) -> None:
-        """Do nothing until Slurm ends this process: one that leaves by itself has "completed".
+        """Do nothing until Slurm ends this process (see `wait_to_be_ended`)."""
+        wait_to_be_ended(_END_SECONDS, until_killed=until_killed)
 
-        Args:
-            until_killed: stay also when Slurm asks to leave, as it does some seconds before: what
-                is behind this command in a script must not run.
-        """
-        ended = threading.Event()
-
-        def leave(_number: int, _frame: FrameType | None) -> None:
-            if not until_killed:
-                ended.set()
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, leave)
-        ended.wait(_END_SECONDS)
-
-
-class TimeLimit:
-    """A notice source: the allocation's own end, before it comes. Call it every few seconds.
-
-    Args:
-        allocation: whose.
-        lead_seconds: so long before.
-        lead_part: of a short allocation no more than this part.
-    """
-
-    def __init__(
-        self,
-        allocation: Allocation,
-        lead_seconds: float = LEAD_SECONDS,
-        lead_part: float = LEAD_PART,
-    ) -> None:
-        self._allocation = allocation
-        self._lead_part = lead_part
-        self._asked_at: float | None = None
-        self._ends_at: datetime | None = None
-        self._lead = timedelta(seconds=lead_seconds)
-
-    def __call__(self) -> HostNotice | None:
-        """The notice, once the end is near."""
-        now = datetime.now(UTC)
-        self._ask(now)
-        if self._ends_at is None or now < self._ends_at - self._lead:
-            return None
-        return HostNotice(action=_ACTION, deadline_at=self._ends_at, is_of_allocation=True)
-
-    def _ask(self, now: datetime) -> None:
-        if self._asked_at is not None and time.monotonic() - self._asked_at < _ASK_SECONDS:
-            return
-        is_first = self._asked_at is None
-        self._asked_at = time.monotonic()
-        found = self._allocation.ends_at()
-        self._ends_at = found or self._ends_at
-        if is_first and found is not None:
-            part = (found - now) * self._lead_part
-            self._lead = min(self._lead, part)
-
-
-def is_time_limit(reason: str) -> bool:
-    """Whether a stop was this source's."""
-    return reason == _ACTION
+    def first_word(self, told: Callable[[], None]) -> Sentinel:
+        """A preemption is told to the job's steps first (see `sentinel`)."""
+        return Sentinel(told)

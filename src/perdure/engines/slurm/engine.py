@@ -18,7 +18,6 @@ import getpass
 import math
 import secrets
 import shlex
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -26,27 +25,24 @@ from pathlib import Path
 from typing import Any
 
 from perdure.engines.base import LaunchRequest
+from perdure.engines.elements import NAME, tokens_of, worker_command, write_elements
 from perdure.engines.slurm.commands import slurm
 from perdure.engines.slurm.slurm_format import (
     QUEUE_FORMAT,
     Queued,
-    Token,
     array_script,
-    element_lines,
-    index_list,
     parse_queue,
     parse_submission,
-    parse_token,
     place_options,
     resource_options,
 )
+from perdure.engines.tokens import Token, index_list, parse_token
 from perdure.errors import EngineError, EngineRefused, EngineUnavailable
 
 #: What Slurm said holds for so long.
 FRESH_SECONDS = 2.0
 #: Of an array's token; the elements' have more behind it.
 _TOKEN_BYTES = 12
-_NAME = "perdure-"
 #: In the ids of a run that comes again.
 PUT_BACK = "put_back"
 
@@ -80,23 +76,21 @@ class SlurmEngine:
             EngineRefused: it does not take the array.
         """
         first = requests[0]
-        tokens = [_token_of(request) for request in requests]
+        tokens = tokens_of(requests)
         name, indexes = tokens[0].array, [token.index for token in tokens]
-        elements = first.logs / f"{name}.elements"
-        launches = [request.launch for request in requests]
-        _write(elements, element_lines([*zip(launches, tokens, strict=True)]))
+        elements = write_elements(requests, tokens)
         command = [
             "sbatch",
             "--parsable",
             f"--array={index_list(indexes)}",
-            f"--job-name={_NAME}{name}",
+            f"--job-name={NAME}{name}",
             f"--output={first.logs}/{name}_%a.out",
             "--open-mode=append",
             "--requeue",
             *resource_options(first.requirements, first.avoid_hosts),
             *self._options,
         ]
-        job = _job_of(slurm(command, text=array_script(_worker(first), str(elements))))
+        job = _job_of(slurm(command, text=array_script(worker_command(first), str(elements))))
         self._asked_at = None
         self._submit_follower(job, first.logs)
         return [_ids(job, index) for index in indexes]
@@ -122,7 +116,7 @@ class SlurmEngine:
             "sbatch",
             "--parsable",
             *when,
-            f"--job-name={_NAME}settle",
+            f"--job-name={NAME}settle",
             f"--output={logs}/settle.out",
             "--open-mode=append",
             "--requeue",
@@ -141,7 +135,7 @@ class SlurmEngine:
             job, _underscore, element = queued.job.partition("_")
             if (
                 wanted is not None
-                and queued.name == f"{_NAME}{wanted.array}"
+                and queued.name == f"{NAME}{wanted.array}"
                 and element == str(wanted.index)
                 and not queued.is_over
             ):
@@ -158,8 +152,18 @@ class SlurmEngine:
             self._let_begin(queued)
         return not queued.is_over
 
-    def why_stopped(self, ids: Mapping[str, Any]) -> str | None:
-        """What was cancelled stays stopped, and so does what Slurm does not know any more."""
+    def may_live(self, ids: Mapping[str, Any]) -> bool:  # noqa: ARG002
+        """Slurm shows jobs as running whose processes are dead: the heartbeat decides."""
+        return False
+
+    def why_stopped(self, ids: Mapping[str, Any], *, has_begun: bool) -> str | None:
+        """What was cancelled stays stopped, and so does what Slurm does not know any more.
+
+        A worker that had begun has said itself what it could.
+        """
+        if has_begun:
+            return None
+        self._ask()
         queued = self._found(ids)
         if queued is None:
             return f"Slurm does not know job {ids.get('job')} any more, and it never began"
@@ -223,39 +227,6 @@ class SlurmEngine:
             return
         self._queue = {queued.job: queued for queued in found}
         self._asked_at = now
-
-
-def _token_of(request: LaunchRequest) -> Token:
-    token = parse_token(request.token)
-    if token is None:
-        raise EngineRefused(
-            f"launch {request.launch} was to be started by another engine",
-            hint="Resume the job with the engine that it was submitted for.",
-        )
-    return token
-
-
-def _worker(request: LaunchRequest) -> list[str]:
-    """The command that starts a worker, up to its launch and token."""
-    return [
-        *(sys.executable, "-P", "-m", "perdure.cli.work"),
-        *("--store", request.store),
-        *("--job", request.job),
-        *("--logs", str(request.logs)),
-        *("--sessions", str(request.sessions)),
-    ]
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file that the nodes read."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise EngineRefused(
-            f"{path} cannot be written: {error.strerror}",
-            hint="The home must lie where the cluster's nodes can read it: --home DIR.",
-        ) from error
 
 
 def _job_of(printed: str) -> str:

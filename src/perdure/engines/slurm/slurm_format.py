@@ -8,10 +8,10 @@ import re
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
-from enum import Enum
 
 from msgspec import Struct
 
+from perdure.engines.causes import Cause
 from perdure.errors import EngineRefused
 from perdure.policy.resources import CPUS, GPUS, MEMORY_MIB, SCRATCH_MIB, Requirements
 
@@ -93,21 +93,6 @@ def parse_submission(text: str) -> str:
 def parse_fields(text: str) -> dict[str, str]:
     """The fields of ``scontrol -o show job``; a value with a blank is cut there."""
     return dict(_FIELD.findall(text))
-
-
-class Cause(Enum):
-    """Why Slurm told a job to end."""
-
-    #: Its time limit is over.
-    TIME_LIMIT = "its time limit was reached"
-    #: A job of a higher partition needs its place.
-    PREEMPTED = "a more important job took its place"
-    #: Somebody, or Slurm itself, put it back into the queue.
-    REQUEUED = "it was put back into the queue"
-    #: Somebody cancelled it.
-    CANCELLED = "it was cancelled"
-    #: It cannot be told.
-    UNKNOWN = "it was ended, and Slurm does not say why"
 
 
 def cause_of_end(fields: dict[str, str], restarts: int, now: datetime) -> Cause:
@@ -226,42 +211,6 @@ def place_options(options: Sequence[str]) -> list[str]:
         elif word[:2] in _PLACE and not word.startswith("--"):
             found.append(f"{_PLACE[word[:2]]}={word[2:] or next(words, '')}")
     return found
-
-
-class Token(Struct, frozen=True, kw_only=True):
-    """The token of a launch: which array, which element, and how often that was put back."""
-
-    array: str
-    index: int
-    restarts: int = 0
-
-    def __str__(self) -> str:
-        text = f"{self.array}-{self.index}"
-        return f"{text}-r{self.restarts}" if self.restarts else text
-
-
-def parse_token(text: str) -> Token | None:
-    """The token, or None where it is none of this engine's."""
-    match = re.fullmatch(r"([0-9a-f]+)-([0-9]+)(?:-r([1-9][0-9]*))?", text)
-    if match is None:
-        return None
-    return Token(array=match[1], index=int(match[2]), restarts=int(match[3] or 0))
-
-
-def element_lines(elements: Sequence[tuple[str, Token]]) -> str:
-    """The elements file: index, launch, token and how often it was put back, of each."""
-    return "".join(
-        f"{token.index} {launch} {token.array}-{token.index} {token.restarts}\n"
-        for launch, token in elements
-    )
-
-
-def index_list(indexes: Sequence[int]) -> str:
-    """Indexes for ``--array``: ``0-9``, or ``3,7`` where they have gaps."""
-    first, last = indexes[0], indexes[-1]
-    if list(indexes) == list(range(first, last + 1)) and len(indexes) > 1:
-        return f"{first}-{last}"
-    return ",".join(map(str, indexes))
 
 
 def array_script(worker: Sequence[str], elements: str) -> str:

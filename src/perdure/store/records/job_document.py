@@ -72,8 +72,8 @@ class Options(Struct, frozen=True, kw_only=True):
         local_store: a folder of each host where saves are taken first; None: there is one tier.
         key_file: the file of the key that encrypts blocks; None: they are not encrypted.
         key_id: of that key; "" in jobs of before 2026-11-30.
-        engine: what starts workers: ``local`` or ``slurm``.
-        slurm: sbatch's own options.
+        engine: what starts workers: ``local``, ``slurm`` or ``lsf``.
+        slurm, lsf: sbatch's or bsub's own options.
         restart_args: words that a command gets where it goes on from a checkpoint.
         restart_cmd: the line that is given there instead of the command.
         save_signal: asks a program that catches it to save and go on.
@@ -103,10 +103,16 @@ class Options(Struct, frozen=True, kw_only=True):
     local_store: str | None = None
     engine: str = "local"
     slurm: tuple[str, ...] = ()
+    lsf: tuple[str, ...] = ()
     restart_args: tuple[str, ...] = ()
     restart_cmd: tuple[str, ...] = ()
     save_signal: str = "SIGUSR2"
     save_every_seconds: int | None = None
+
+    @property
+    def engine_options(self) -> tuple[str, ...]:
+        """The batch system's own options; none where the workers run on one host."""
+        return {"slurm": self.slurm, "lsf": self.lsf}.get(self.engine, ())
 
     def retention(self) -> dict[str, Any]:
         """What is kept, as commands show it."""

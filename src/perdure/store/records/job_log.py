@@ -108,13 +108,14 @@ class EngineChoice(Struct, frozen=True, kw_only=True):
     """What starts workers since a person chose anew.
 
     Attributes:
-        engine, slurm: as `perdure.store.records.job_document.Options` has them.
+        engine, slurm, lsf: as `perdure.store.records.job_document.Options` has them.
         at: when, for people.
     """
 
     number: int
     engine: str
-    slurm: tuple[str, ...]
+    slurm: tuple[str, ...] = ()
+    lsf: tuple[str, ...] = ()
     at: str = ""
 
 
@@ -248,6 +249,7 @@ def _choice(entry: Entry) -> EngineChoice:
         number=entry.number,
         engine=str(options.get("engine", "local")),
         slurm=tuple(str(word) for word in options.get("slurm", ())),
+        lsf=tuple(str(word) for word in options.get("lsf", ())),
         at=str(entry.header.get("at", "")),
     )
 

@@ -1,0 +1,1 @@
+"""Workers as elements of LSF's job arrays."""
