@@ -20,10 +20,10 @@ test-cluster: $(STAMP)
 	$(BIN)/python -m pytest -m "not soak" tests/cluster
 
 # Debian's packages for the kills at single system calls (strace), for file systems that clone
-# (xfsprogs) and for a cluster (Slurm); where they cannot be had those tests are skipped, and counted
+# (xfsprogs) and for a cluster (Slurm, Open MPI); where they cannot be had those tests are skipped, and counted
 # so.
 packages:
-	@for pair in strace:strace mkfs.xfs:xfsprogs munged:munge slurmctld:slurm-wlm; do \
+	@for pair in strace:strace mkfs.xfs:xfsprogs munged:munge slurmctld:slurm-wlm mpirun:openmpi-bin; do \
 	  command -v $${pair%%:*} >/dev/null || [ "$$(id -u)" != 0 ] || apt-get install -y -q $${pair##*:} >/dev/null 2>&1 \
 	  || echo "$${pair##*:} is not installed and could not be: some tests will be skipped"; \
 	done

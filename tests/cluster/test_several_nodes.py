@@ -19,6 +19,8 @@ from support.worker_runs import wait_until
 
 RANKS = Path(__file__).parent / "ranks.py"
 MOST = 60
+SRUN = ("srun", "--kill-on-bad-exit=1")
+MPIRUN = ("mpirun", "-np", "2", "--map-by", "node")
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,7 @@ class Ranks:
         self.program = job.folder / "ranks.py"
         shutil.copy(RANKS, self.program)
 
-    def submit(self, *options: str, launcher: tuple[str, ...] = ("srun", "--kill-on-bad-exit=1")):
+    def submit(self, *options: str, launcher: tuple[str, ...] = SRUN):
         words = ["--engine", "slurm", "--slurm", "-N2 --ntasks-per-node=1"]
         words += ["--heartbeat-seconds", "0.5", *options]
         command = [*launcher, "python3", str(self.program), str(self.job.out), str(MOST)]
@@ -74,13 +76,6 @@ class Ranks:
                 continue
         return found
 
-    def named(self, name: str) -> list[int]:
-        return [
-            pid
-            for pid in self.pids()
-            if Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == name
-        ]
-
     def end_well(self) -> int:
         """Wait for the end; how many attempts it took. Two were never at work at once."""
         self.job.wait_for("SUCCEEDED", settles=True)
@@ -104,18 +99,37 @@ def ranks(job) -> Ranks:
     return Ranks(job)
 
 
+def launchers(job) -> list[int]:
+    """The processes of srun and mpirun of this job, wherever they run."""
+    mark = str(job.folder).encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            name = (path / "comm").read_text(encoding="utf-8").strip()
+            if name in ("srun", "mpirun") and mark in (path / "environ").read_bytes():
+                found.append(int(path.name))
+        except OSError:
+            continue
+    return found
+
+
 def kill(*pids: int) -> None:
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
 
 
-def test_a_stop_reaches_every_rank_and_the_job_goes_on(job, ranks):
-    ranks.submit()
+@pytest.mark.parametrize("launcher", [SRUN, MPIRUN], ids=lambda words: words[0])
+def test_a_stop_reaches_every_rank_and_the_job_goes_on(job, ranks, launcher):
+    """Open MPI's mpirun would kill its ranks a second after it passed the signal on."""
+    if shutil.which(launcher[0]) is None:
+        pytest.skip("Open MPI is not installed (Debian: openmpi-bin)")
+    ranks.submit(launcher=launcher)
     wait_until("both ranks count", ranks.are_under_way)
     job.perdure("suspend", "last")
     status = job.wait_for("SUSPENDED")
     assert "saved" in status["attempts"][0]["reason"]
-    assert "SIGTERM was sent to step" in job.perdure("why", "last").stdout
+    told = "SIGTERM was sent to step" if launcher is SRUN else "SIGTERM was sent to mpirun"
+    assert told in job.perdure("why", "last").stdout
     assert ranks.pids() == []
     stopped = max(number for _, _, _, number in ranks.ticks())
     job.perdure("resume", "last", "--detach")
@@ -131,11 +145,16 @@ def test_a_rank_that_is_killed_ends_the_attempt(job, ranks):
     assert ranks.end_well() == 2
 
 
-def test_what_srun_leaves_on_another_node_is_ended_before_anything_is_started(job, ranks):
-    """srun and what watches over it killed at once: nobody tells the ranks."""
-    ranks.submit()
+@pytest.mark.parametrize("launcher", [SRUN, MPIRUN], ids=lambda words: words[0])
+def test_what_a_launcher_leaves_on_another_node_is_ended_before_anything_is_started(
+    job, ranks, launcher
+):
+    """srun (and mpirun) and what watches over it killed at once: nobody tells the ranks."""
+    if shutil.which(launcher[0]) is None:
+        pytest.skip("Open MPI is not installed (Debian: openmpi-bin)")
+    ranks.submit(launcher=launcher)
     wait_until("both ranks count", ranks.are_under_way)
-    kill(*ranks.named("srun"))
+    kill(*launchers(job))
     assert ranks.end_well() == 2
 
 
