@@ -115,10 +115,14 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[SlurmCluster]:
     """Two nodes of four CPUs; a preemption has a grace of 20 s, and KillWait is 5 s."""
+    yield from _started("perdure-slurm-", {}, grace=20)
+
+
+def _started(prefix: str, settings: dict[str, str], *, grace: int) -> Iterator[SlurmCluster]:
     if (reason := missing()) is not None:
         pytest.skip(reason)
-    folder = Path(tempfile.mkdtemp(prefix="perdure-slurm-", dir="/tmp"))
-    cluster = SlurmCluster(folder, grace_seconds=20)
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir="/tmp"))
+    cluster = SlurmCluster(folder, grace_seconds=grace, settings=settings)
     try:
         cluster.up()
         yield cluster
@@ -127,9 +131,25 @@ def cluster() -> Iterator[SlurmCluster]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture(scope="session")
+def strict_cluster() -> Iterator[SlurmCluster]:
+    """One of a stricter site: no requeue unless asked for, small arrays, a grace of 5 s."""
+    yield from _started("perdure-strict-", {"JobRequeue": "0", "MaxArraySize": "11"}, grace=5)
+
+
+@pytest.fixture
+def strict_job(strict_cluster: SlurmCluster) -> Iterator[ClusterJob]:
+    """The same as `job`, on the stricter site."""
+    yield from _job(strict_cluster)
+
+
 @pytest.fixture
 def job(cluster: SlurmCluster) -> Iterator[ClusterJob]:
     """A job to submit; whatever is left of it on the cluster is cancelled."""
+    yield from _job(cluster)
+
+
+def _job(cluster: SlurmCluster) -> Iterator[ClusterJob]:
     cluster.up()
     folder = Path(tempfile.mkdtemp(prefix="job-", dir=cluster.jobs))
     (folder / "out").mkdir()

@@ -40,7 +40,11 @@ _LOOK_SECONDS = 1.0
 
 
 class _Itself:
-    """An engine that starts one worker: the next run of this allocation, or this one."""
+    """An engine that starts one worker: the next run of this allocation, or this one.
+
+    Attributes:
+        was_put_back: Slurm was told to run the allocation again, and ends this run of it soon.
+    """
 
     ends_with_host = True
 
@@ -49,6 +53,7 @@ class _Itself:
         self._allocation = allocation
         self._token = token
         self._is_now = is_now
+        self.was_put_back = is_now
 
     def new_tokens(self, count: int) -> Sequence[str]:
         assert count == 1
@@ -62,6 +67,7 @@ class _Itself:
             self._allocation.requeue()
         except EngineRefused:
             return self._engine.start(requests)
+        self.was_put_back = True
         return [self._allocation.ids()]
 
     def find(self, token: str) -> Mapping[str, Any] | None:
@@ -114,7 +120,8 @@ class Allocated:
         before = self._view.records.state.launches.get(first)
         if before is None:
             return first  # who begins with it says what is missing
-        maker = self._maker(self._token, before.step, is_now=True)
+        itself = _Itself(self._with.engine, self._allocation, self._token, is_now=True)
+        maker = self._maker(self._token, before.step, itself)
         while (intent := self._intent(self._token)) is None:
             if isinstance(maker.make(), Wait) and self._runs_before(mine):
                 time.sleep(_LOOK_SECONDS)
@@ -182,13 +189,13 @@ class Allocated:
         token = str(Token(array=mine.array, index=mine.index, restarts=mine.restarts + 1))
         self._view.refresh()
         step = self._view.records.state.launches[launch].step
-        self._maker(token, step, is_now=is_queued).make()
-        if self._intent(token) is not None:
+        itself = _Itself(self._with.engine, self._allocation, token, is_now=is_queued)
+        self._maker(token, step, itself).make()
+        if self._intent(token) is not None and itself.was_put_back:
             self._allocation.wait_for_the_end(until_killed=False)
 
-    def _maker(self, token: str, step: StepKey, *, is_now: bool) -> TurnMaker:
+    def _maker(self, token: str, step: StepKey, engine: _Itself) -> TurnMaker:
         """Makes turns that start this allocation's next run, or this one, and nobody else."""
-        engine = _Itself(self._with.engine, self._allocation, token, is_now=is_now)
         parts = replace(self._with, engine=engine)
         return TurnMaker(self._view, parts, name=f"worker {token}", only=step, most=1)
 

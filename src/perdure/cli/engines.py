@@ -1,6 +1,7 @@
 """Which engine starts a job's workers, by the job's own options."""
 
 import sys
+from pathlib import Path
 
 from perdure.cli.places import Places
 from perdure.engines.base import Engine
@@ -25,10 +26,15 @@ def engine_of(
     if options.engine == "slurm":
         from perdure.engines.slurm.engine import SlurmEngine
 
-        settle = [sys.executable, "-P", "-m", "perdure", "settle", job]
-        settle += ["--home", str(where.home), "--store", where.store_url]
+        settle = settle_command(job, home=where.home, store_url=where.store_url)
         return SlurmEngine(options.slurm, follow=settle)
     return local or LocalEngine()
+
+
+def settle_command(job: JobId, *, home: Path, store_url: str) -> list[str]:
+    """The command that makes one turn of the job, wherever both are reached at the same paths."""
+    command = [sys.executable, "-P", "-m", "perdure", "settle", job]
+    return [*command, "--home", str(home), "--store", store_url]
 
 
 def capacity_of(options: Options) -> Host | None:

@@ -305,11 +305,21 @@ def _slurm(given: Mapping[str, Any]) -> tuple[str, ...]:
     if given["slurm"] and given["engine"] != "slurm":
         raise UsageError("--slurm is for --engine slurm", hint="Add --engine slurm.")
     try:
-        return tuple(word for text in given["slurm"] for word in shlex.split(text))
+        words = tuple(word for text in given["slurm"] for word in shlex.split(text))
     except ValueError as error:
         raise UsageError(
             f"--slurm {given['slurm']!r} cannot be read: {error}", hint="Close the quotes."
         ) from error
+    if words:
+        from perdure.engines.slurm.slurm_format import refused_option
+
+        if (word := refused_option(words)) is not None:
+            raise UsageError(
+                f"--slurm: {word!r} is perdure's own: it makes the arrays of workers, and finds"
+                " them by their names",
+                hint="Leave it out; --workers N says how many run side by side.",
+            )
+    return words
 
 
 def told_at_submit(options: Options) -> str | None:

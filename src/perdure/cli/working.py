@@ -140,13 +140,17 @@ def _allocated(
     if document.options.engine != "slurm":
         return None
     from perdure.cli.allocated import Allocated
+    from perdure.cli.engines import settle_command
+    from perdure.cli.places import Places
     from perdure.engines.slurm.allocation import Allocation
     from perdure.engines.slurm.engine import SlurmEngine
 
     allocation = Allocation.of(environment)
     if allocation is None:
         return None
-    engine = SlurmEngine(document.options.slurm)
+    home = Places.home_of(options.logs)
+    settle = settle_command(document.job, home=home, store_url=options.store)
+    engine = SlurmEngine(document.options.slurm, follow=settle)
     view = _view(store, document, job, engine)
     return Allocated(
         allocation, view, _turn_parts(options, store, engine, environment), options.token

@@ -21,6 +21,7 @@ class LaunchRequest(Struct, frozen=True, kw_only=True):
         environment: variables that the worker brings its tasks (secrets are not in the store).
         requirements: what its step asks of a host, for an engine that chooses one.
         avoid_hosts: where some of its tasks could not start.
+        delay_seconds: it is to begin so much later, by an engine that can.
     """
 
     store: str
@@ -33,6 +34,7 @@ class LaunchRequest(Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str]
     requirements: Requirements = field(default_factory=Requirements)
     avoid_hosts: tuple[str, ...] = ()
+    delay_seconds: float = 0.0
 
 
 class Engine(Protocol):
@@ -45,7 +47,11 @@ class Engine(Protocol):
     ends_with_host: bool
 
     def new_tokens(self, count: int) -> Sequence[str]:
-        """Tokens for launches of one step whose intents are about to be recorded."""
+        """Tokens for launches of one step whose intents are about to be recorded.
+
+        Raises:
+            EngineUnavailable, EngineRefused: it cannot tell how they would be started.
+        """
         ...
 
     def start(self, requests: Sequence[LaunchRequest]) -> Sequence[Mapping[str, Any]]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 from ulid import ULID
 
 from perdure.clock import Clock
@@ -20,6 +21,7 @@ from perdure.engines.base import Engine, LaunchRequest
 from perdure.manager.holding import hold
 from perdure.manager.job_view import JobView, grant_of, requirements
 from perdure.manager.starting import Starts
+from perdure.manager.vain_rounds import LIMIT, delay_seconds, trouble_of, vain_rounds
 from perdure.policy.resources import Grant
 from perdure.policy.states import Counts
 from perdure.policy.stops import Scope
@@ -135,11 +137,8 @@ class TurnMaker:
                     self._settle(action)
                     return None
                 case Launch(step=step):
-                    if wait := self._starts.pause():
-                        return Wait(seconds=wait)
                     found = [one for one in plan if _is_launch_of(one, step)]
-                    self._launch(found[: self._most])
-                    return None
+                    return self._launch_step(StepKey(step), found[: self._most])
                 case Impossible(step=step, reasons=reasons):
                     self._tell_impossible(step, reasons)
         msg = "a plan ends in Wait or Rest"
@@ -190,7 +189,32 @@ class TurnMaker:
             if self._with.driver.head(key) is not None:
                 self._with.driver.sync(key)
 
-    def _launch(self, actions: Sequence[Launch]) -> None:
+    def _launch_step(self, step: StepKey, actions: Sequence[Launch]) -> Wait | None:
+        """Start workers, unless those before them ended before they began."""
+        if self._with.engine.ends_with_host:
+            if wait := self._starts.pause():
+                return Wait(seconds=wait)
+            self._launch(actions)
+            return None
+        rounds = vain_rounds(self._view, step)
+        if rounds >= LIMIT:
+            self._give_up(step, rounds)
+        else:
+            self._launch(actions, delay_seconds(rounds))
+        return None
+
+    def _give_up(self, step: StepKey, rounds: int) -> None:
+        """A step whose workers do not come to begin waits for a person."""
+        trouble = trouble_of(self._view, step)
+        why = (
+            f"workers ended before they began, {rounds} times in a row"
+            f"{f': {trouble}' if trouble else ''}; what the last one said is in the newest .out"
+            f" file in {self._with.logs}"
+        )
+        self._with.told(f"step {self._name_of(step)!r} is suspended: {why}")
+        hold(self._view, Scope(step), why)
+
+    def _launch(self, actions: Sequence[Launch], delay: float = 0.0) -> None:
         """Record the intents of one step's launches; start the workers of those that are ours."""
         requests: list[LaunchRequest] = []
         tokens = self._with.engine.new_tokens(len(actions))
@@ -198,9 +222,8 @@ class TurnMaker:
             launch = LaunchId(str(ULID()).lower())
             if not self._view.records.append(self._intent(launch, token, action)):
                 break
-            requests.append(
-                self._request(launch, token, action.step, action.grant, action.avoid_hosts)
-            )
+            request = self._request(launch, token, action.step, action.grant, action.avoid_hosts)
+            requests.append(replace(request, delay_seconds=delay))
         if requests:
             self._start(requests)
             if self._most is not None:

@@ -10,14 +10,18 @@ from perdure.engines.slurm.slurm_format import (
     Queued,
     Token,
     array_script,
+    array_sizes,
     cause_of_end,
+    command_environment,
     element_lines,
     index_list,
     parse_fields,
     parse_queue,
+    parse_settings,
     parse_submission,
     parse_token,
     place_options,
+    refused_option,
     resource_options,
 )
 from perdure.errors import EngineRefused
@@ -150,6 +154,57 @@ def test_what_is_no_token(text):
 )
 def test_lists_of_elements(indexes, text):
     assert index_list(indexes) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "limit", "sizes"),
+    [(1, 1, [1]), (3, 3, [3]), (4, 3, [3, 1]), (25, 11, [11, 11, 3]), (2, 1, [1, 1]), (0, 5, [])],
+)
+def test_no_array_is_larger_than_slurm_takes(count, limit, sizes):
+    assert array_sizes(count, limit) == sizes
+
+
+def test_the_settings():
+    text = "Configuration data as of 2026-11-30T11:09:07\nMaxArraySize            = 1001\nX =\n"
+    assert parse_settings(text) == {"MaxArraySize": "1001", "X": ""}
+
+
+def test_a_job_does_not_inherit_which_one_its_submitter_was():
+    mine = {
+        "PATH": "/bin",
+        "SLURM_CONF": "/etc/slurm.conf",
+        "SLURM_JOB_ID": "7",
+        "SLURM_RESTART_COUNT": "2",
+        "SLURMD_NODENAME": "n1",
+        "SBATCH_ACCOUNT": "lab",
+        "PERDURE_TOKEN": "ab-0",
+        "PERDURE_HOME": "/home/me/perdure",
+    }
+    assert command_environment(mine, without="PERDURE_TOKEN") == {
+        "PATH": "/bin",
+        "SLURM_CONF": "/etc/slurm.conf",
+        "SBATCH_ACCOUNT": "lab",
+        "PERDURE_HOME": "/home/me/perdure",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "refused"),
+    [
+        (["-p", "long", "-a", "0-3"], "-a"),
+        (["-a0-3"], "-a0-3"),
+        (["--array=0-3%2"], "--array=0-3%2"),
+        (["--arr", "0-3"], "--arr"),
+        (["-Jmine"], "-Jmine"),
+        (["--job-name=mine"], "--job-name=mine"),
+        (["--wrap=true"], "--wrap=true"),
+        (["--test-only"], "--test-only"),
+        (["-A", "lab", "--account=lab", "--wait-all-nodes=1", "--partition=a", "-t", "1"], None),
+        ([], None),
+    ],
+)
+def test_options_that_are_perdures_own(options, refused):
+    assert refused_option(options) == refused
 
 
 def amounts(**least):

@@ -6,7 +6,7 @@ Source: sbatch(1), squeue(1), scontrol(1); docs/engines.md has what was measured
 import math
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 
@@ -35,6 +35,8 @@ _OVER = frozenset(
 _FIELD = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9_/:]*)=(\S*)")
 _ARCH = "attr.worker.cpu.arch"
 _OS = "attr.worker.os.family"
+#: Variables that say which cluster is meant; the others of Slurm's are those of one job.
+_OF_THE_CLUSTER = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS"})
 
 
 class Queued(Struct, frozen=True, kw_only=True):
@@ -88,6 +90,30 @@ def parse_submission(text: str) -> str:
 def parse_fields(text: str) -> dict[str, str]:
     """The fields of ``scontrol -o show job``; a value with a blank is cut there."""
     return dict(_FIELD.findall(text))
+
+
+def parse_settings(text: str) -> dict[str, str]:
+    """The lines ``Name = value`` of ``scontrol show config``."""
+    pairs = (line.partition("=") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, equals, value in pairs if equals}
+
+
+def command_environment(variables: Mapping[str, str], *, without: str) -> dict[str, str]:
+    """What Slurm's commands are given of this process's variables, and hand on to a new job.
+
+    Those of the job that this process may run in are left out: a job that inherits them takes
+    itself for that one.
+
+    Args:
+        variables: this process's.
+        without: a further one to leave out.
+    """
+    return {
+        name: text
+        for name, text in variables.items()
+        if name in _OF_THE_CLUSTER
+        or not (name.startswith(("SLURM_", "SLURMD_")) or name == without)
+    }
 
 
 class Cause(Enum):
@@ -223,6 +249,24 @@ def place_options(options: Sequence[str]) -> list[str]:
     return found
 
 
+#: Options of sbatch that are perdure's own: how an array is made, found again and answered for.
+_OWN_SHORT = {"-a": "--array", "-J": "--job-name", "-W": "--wait"}
+_OWN_LONG = ("--array", "--job-name", "--parsable", "--test-only", "--wait", "--wrap")
+#: sbatch takes the first letters of a long option, too.
+_SHORTEST_OPTION = len("--ar")
+
+
+def refused_option(options: Sequence[str]) -> str | None:
+    """The first of sbatch's options that a person cannot give, as it was written; None: all may."""
+    for word in options:
+        name = word.partition("=")[0]
+        is_short = word[:2] in _OWN_SHORT and not word.startswith("--")
+        is_long = len(name) >= _SHORTEST_OPTION and any(own.startswith(name) for own in _OWN_LONG)
+        if is_short or is_long:
+            return word
+    return None
+
+
 class Token(Struct, frozen=True, kw_only=True):
     """The token of a launch: which array, which element, and how often that was put back."""
 
@@ -249,6 +293,17 @@ def element_lines(elements: Sequence[tuple[str, Token]]) -> str:
         f"{token.index} {launch} {token.array}-{token.index} {token.restarts}\n"
         for launch, token in elements
     )
+
+
+def begin_options(seconds: float) -> list[str]:
+    """The option of sbatch for a job that begins so much later; seconds are rounded up."""
+    return [f"--begin=now+{math.ceil(seconds)}"] if seconds > 0 else []
+
+
+def array_sizes(count: int, limit: int) -> list[int]:
+    """How many elements each array has where none has more than ``limit``."""
+    whole, rest = divmod(count, limit)
+    return [limit] * whole + ([rest] if rest else [])
 
 
 def index_list(indexes: Sequence[int]) -> str:
