@@ -1,12 +1,46 @@
 """Jobs whose manager is gone for good right after submit: what was laid behind them is enough."""
 
+import socket
 from pathlib import Path
 
 import pytest
 
 from support.worker_runs import wait_until
 
-BRANCHES = Path(__file__).parent / "branches.yaml"
+HERE = Path(__file__).parent
+BRANCHES, MANY = HERE / "branches.yaml", HERE / "many.yaml"
+
+
+@pytest.fixture
+def partition(job):
+    """Changes the partition's settings; as they were at the end."""
+
+    def change(*settings: str) -> None:
+        job.cluster.administer("scontrol", "update", "PartitionName=low", *settings)
+
+    yield change
+    change("AllocNodes=ALL", "State=UP")
+
+
+def test_who_submits_where_jobs_may_not_is_told_what_will_need_a_person(job, partition):
+    partition(f"AllocNodes=localhost,{socket.gethostname()}")
+    words = ["submit", str(MANY), "-p", f"Out={job.out}", "--engine", "slurm"]
+    told = job.perdure(*words).stderr
+    assert "partition low takes jobs only from localhost," in told
+    assert "when a task that failed is to be tried again, and before 'After' can begin" in told
+    job.wait_for("SUCCEEDED")
+
+
+def test_what_jobs_may_not_submit_waits_for_a_person_and_says_so(job, partition):
+    job.submit(MANY, "--slurm", "--begin=now+3")
+    partition("State=DRAIN")  # what is queued runs, nothing new is taken
+    job.wait_for("SUSPENDED", seconds=90.0)
+    assert len(job.lines("done")) == 60
+    assert "its workers could not be started: sbatch refused" in job.perdure("why", "last").stdout
+    partition("State=UP")
+    job.perdure("resume", "last", "--detach")
+    job.wait_for("SUCCEEDED", seconds=90.0)
+    assert job.lines("count") == ["60"]
 
 
 @pytest.mark.parametrize("options", [["--slurm", "-t 1 --no-requeue"]])

@@ -218,6 +218,10 @@ class SlurmCluster:
         """What a command of Slurm prints for the plain user."""
         return self.run(words).stdout.strip()
 
+    def administer(self, *words: str) -> None:
+        """Give a command of Slurm as the cluster's administrator."""
+        self._own(words)
+
     def logs(self) -> str:
         """The last lines of every daemon, for a failure."""
         texts = []

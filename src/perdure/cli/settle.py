@@ -1,5 +1,6 @@
 """``perdure settle``: a turn by whoever comes when an array of workers is over."""
 
+import os
 from typing import Any
 
 import click
@@ -14,7 +15,8 @@ def settle(job: str, **given: Any) -> int:
     """Make one turn of JOB: what has ended is recorded, what is next is started.
 
     Each array of workers on Slurm is followed by a small job that does this, so that nobody has to
-    stay logged in. Anybody may do it at any time: two turns at once do no harm.
+    stay logged in. Anybody may do it at any time: two turns at once do no harm. In a job of Slurm a
+    step whose workers the cluster refuses is suspended with the reason: `perdure why` shows it.
     """
     from perdure.cli.naming import find_job
     from perdure.cli.settling import managed_job, settle_job
@@ -22,7 +24,8 @@ def settle(job: str, **given: Any) -> int:
     where = places(given["home"], given["store"])
     store = where.open(write=True)
     document = find_job(store, job)
-    status = settle_job(managed_job(where, store, document))
+    is_job = "SLURM_JOB_ID" in os.environ
+    status = settle_job(managed_job(where, store, document), holds=is_job)
     word = "under way" if status is None else status.state.value
     click.echo(f"perdure: job {document.job} is {word}", err=True)
     return 0

@@ -8,9 +8,14 @@ from perdure.cli.engines import engine_of
 from perdure.cli.managed import Managed, maker_of, resume_all, view_of
 from perdure.cli.places import Places
 from perdure.engines.local import LocalEngine
+from perdure.errors import EngineRefused
+from perdure.manager.holding import hold
 from perdure.manager.hooks import Hooks
+from perdure.manager.job_view import JobView
 from perdure.manager.submission import Submitted
+from perdure.policy.snapshot import LaunchState
 from perdure.policy.states import Status
+from perdure.policy.stops import Scope
 from perdure.policy.turn import Rest
 from perdure.store.opening import Store
 from perdure.store.records.job_document import JobDocument
@@ -29,7 +34,9 @@ def managed_job(
     return Managed(places=where, store=store, view=view, engine=engine)
 
 
-def settle_job(managed: Managed, prepare: Callable[[], object] = lambda: None) -> Status | None:
+def settle_job(
+    managed: Managed, prepare: Callable[[], object] = lambda: None, *, holds: bool = False
+) -> Status | None:
     """Make turns until workers are under way or nothing goes on by itself: then its status.
 
     Blocks for a short back-off; a longer one is left to a job of its own.
@@ -37,13 +44,22 @@ def settle_job(managed: Managed, prepare: Callable[[], object] = lambda: None) -
     Args:
         managed: the job.
         prepare: called once when all was read: wishes that the command means.
+        holds: nobody sees an error: a step whose workers the engine refuses is held, with why.
+
+    Raises:
+        EngineUnavailable, EngineRefused: workers could not be started.
     """
     name = f"settle {os.environ.get('SLURM_JOB_ID', os.getpid())}"
     maker = maker_of(managed, name)
     managed.view.refresh()
     prepare()
     while True:
-        answer = maker.make()
+        try:
+            answer = maker.make()
+        except EngineRefused as error:
+            if not (holds and _hold_refused(managed.view, error)):
+                raise
+            continue
         if isinstance(answer, Rest):
             Hooks(managed.view.document, managed.view, managed.environment).run()
             return answer.status
@@ -53,6 +69,17 @@ def settle_job(managed: Managed, prepare: Callable[[], object] = lambda: None) -
         if answer.seconds > _WAITED_SECONDS and managed.engine.follow_later(answer.seconds, logs):
             return None
         time.sleep(answer.seconds)
+
+
+def _hold_refused(view: JobView, error: EngineRefused) -> bool:
+    """Hold the steps with workers that the engine does not have; whether there were any."""
+    view.refresh()
+    intents = view.records.state.launches.values()
+    steps = {i.step for i in intents if view.launch_state(i) is LaunchState.INTENDED}
+    open_steps = [step for step in sorted(steps) if view.stops.stopped(Scope(step)) is None]
+    for step in open_steps:
+        hold(view, Scope(step), f"its workers could not be started: {error.message}")
+    return bool(open_steps)
 
 
 def start_on_engine(where: Places, store: Store, submitted: Submitted) -> None:

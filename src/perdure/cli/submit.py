@@ -34,6 +34,7 @@ def submit(**given: Any) -> int:
     from perdure.cli.kept_options import kept_options
     from perdure.cli.probing import probe_of
     from perdure.cli.settling import start_on_engine
+    from perdure.cli.turns_by_hand import told_of_turns
     from perdure.clock import SystemClock, pause
     from perdure.manager.submission import check_runnable, open_job_of_line
     from perdure.manager.submission import submit as put
@@ -65,6 +66,8 @@ def submit(**given: Any) -> int:
     else:
         start_on_engine(where, store, submitted)
         goes_on = f"It goes on by itself on the cluster; look with: perdure status {found.job}"
+        if (by_hand := told_of_turns(found, job)) is not None:
+            click.echo(pointed(f"perdure: {by_hand}"), err=True)
     if given["as_json"]:
         click.echo(json.dumps({"job": found.job, "key": found.key, "new": submitted.is_new}))
         return 0

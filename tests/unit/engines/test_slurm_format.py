@@ -20,9 +20,11 @@ from perdure.engines.slurm.slurm_format import (
     parse_settings,
     parse_submission,
     parse_token,
+    partitions_named,
     place_options,
     refused_option,
     resource_options,
+    restricted_partitions,
 )
 from perdure.errors import EngineRefused
 from perdure.policy.resources import AmountRequirement, AttributeRequirement, Requirements
@@ -186,6 +188,28 @@ def test_a_job_does_not_inherit_which_one_its_submitter_was():
         "SBATCH_ACCOUNT": "lab",
         "PERDURE_HOME": "/home/me/perdure",
     }
+
+
+PARTITIONS = """\
+PartitionName=low AllowGroups=ALL AllocNodes=login1,login2 Default=YES State=UP
+PartitionName=high AllowGroups=ALL AllocNodes=ALL Default=NO State=UP
+PartitionName=far AllowGroups=ALL AllocNodes=login1 Default=NO State=UP
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "restricted"),
+    [
+        ([], [("low", "login1,login2")]),
+        (["-t", "5"], [("low", "login1,login2")]),
+        (["-p", "high"], []),
+        (["-p", "low", "--partition=high"], []),
+        (["-p", "high,far"], [("far", "login1")]),
+        (["-p", "unknown"], []),
+    ],
+)
+def test_partitions_that_take_jobs_from_some_hosts_only(options, restricted):
+    assert restricted_partitions(PARTITIONS, partitions_named(options)) == restricted
 
 
 @pytest.mark.parametrize(

@@ -249,6 +249,29 @@ def place_options(options: Sequence[str]) -> list[str]:
     return found
 
 
+def partitions_named(options: Sequence[str]) -> tuple[str, ...]:
+    """The partitions that sbatch's options name; none: the default one."""
+    said = [one for one in place_options(options) if one.startswith("--partition=")]
+    return tuple(said[-1].partition("=")[2].split(",")) if said else ()
+
+
+def restricted_partitions(text: str, named: Sequence[str]) -> list[tuple[str, str]]:
+    """Partitions that take jobs from some hosts only, with these hosts.
+
+    Args:
+        text: of ``scontrol -o show partition``.
+        named: which ones matter; none: the default one.
+    """
+    found = []
+    for line in text.splitlines():
+        fields = parse_fields(line)
+        name, hosts = fields.get("PartitionName", ""), fields.get("AllocNodes", "ALL")
+        matters = name in named if named else fields.get("Default") == "YES"
+        if matters and hosts != "ALL":
+            found.append((name, hosts))
+    return found
+
+
 #: Options of sbatch that are perdure's own: how an array is made, found again and answered for.
 _OWN_SHORT = {"-a": "--array", "-J": "--job-name", "-W": "--wait"}
 _OWN_LONG = ("--array", "--job-name", "--parsable", "--test-only", "--wait", "--wrap")
