@@ -79,6 +79,9 @@ class _Itself:
     def why_stopped(self, ids: Mapping[str, Any]) -> str | None:
         return self._engine.why_stopped(ids)
 
+    def ran_out_of_memory(self, ids: Mapping[str, Any]) -> bool:
+        return self._engine.ran_out_of_memory(ids)
+
     def follow_later(self, seconds: float, logs: Path) -> bool:
         return self._engine.follow_later(seconds, logs)
 

@@ -96,6 +96,11 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         metavar='"OPTIONS"',
         help='sbatch\'s own options for the workers, such as "-p long -t 8:00:00".',
     ),
+    click.option(
+        "--memory-growth",
+        metavar="FACTOR:MOST",
+        help="On Slurm: so many times more memory after each end for want of it, at most MOST.",
+    ),
     click.option("--key", metavar="NAME", help="Go on with the job of this name, wherever it was."),
     click.option("--name", metavar="TEXT", help="What the job is called."),
     click.option(
@@ -265,6 +270,8 @@ def with_line(document: JobDocument) -> JobDocument:
 
 
 def _options(given: Mapping[str, Any]) -> Options:
+    from perdure.cli.memory_growth import parse_growth
+
     limits, step_limits = _limits(given["limits"])
     key = _key(given["key_file"])
     return Options(
@@ -297,6 +304,7 @@ def _options(given: Mapping[str, Any]) -> Options:
         local_store=str(Path(given["local_store"]).absolute()) if given["local_store"] else None,
         engine=given["engine"],
         slurm=_slurm(given),
+        memory_growth=parse_growth(given["memory_growth"], engine=given["engine"]),
     )
 
 

@@ -18,6 +18,7 @@ from perdure.cli.job_options import check_places, told_at_submit
 from perdure.cli.kept_options import kept_options
 from perdure.cli.keys import sealing_of
 from perdure.cli.managed import Managed, is_suspended, listening, manage, resume_all, view_of
+from perdure.cli.memory_growth import check_growth
 from perdure.cli.news import News
 from perdure.cli.places import Places
 from perdure.cli.pointing import pointed
@@ -80,6 +81,7 @@ def run_job(
     document = replace(document, name=document.name or job.name)
     check_runnable(document, job, capacity_of(document.options))
     check_places(document.options, where)
+    check_growth(document.options, job)
     store = where.open(write=True, create=True)
     submitted = submit(
         store.driver,

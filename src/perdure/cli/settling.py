@@ -23,6 +23,9 @@ from perdure.worker.loading import load
 
 #: A back-off up to so long is waited for; a longer one by a job of its own.
 _WAITED_SECONDS = 20.0
+#: A heartbeat that stands still is dead after three looks; one that moves is left for so long.
+_LOOKS = 12
+_LATER_SECONDS = 60.0
 
 
 def managed_job(
@@ -39,7 +42,8 @@ def settle_job(
 ) -> Status | None:
     """Make turns until workers are under way or nothing goes on by itself: then its status.
 
-    Blocks for a short back-off; a longer one is left to a job of its own.
+    Blocks for a short back-off, and for as long as the heartbeat of a worker that the engine has
+    lost must stand still to be dead; what takes longer is left to a job of its own.
 
     Args:
         managed: the job.
@@ -53,6 +57,7 @@ def settle_job(
     maker = maker_of(managed, name)
     managed.view.refresh()
     prepare()
+    looks = 0
     while True:
         try:
             answer = maker.make()
@@ -63,12 +68,22 @@ def settle_job(
         if isinstance(answer, Rest):
             Hooks(managed.view.document, managed.view, managed.environment).run()
             return answer.status
-        if answer.seconds is None:
+        looks += 1
+        seconds = answer.seconds if answer.seconds is not None else _look_again(managed, looks)
+        if seconds is None:
             return None  # workers are under way, and followed by a turn of their own
         logs = managed.places.logs(managed.view.document.job)
-        if answer.seconds > _WAITED_SECONDS and managed.engine.follow_later(answer.seconds, logs):
+        if seconds > _WAITED_SECONDS and managed.engine.follow_later(seconds, logs):
             return None
-        time.sleep(answer.seconds)
+        time.sleep(seconds)
+
+
+def _look_again(managed: Managed, looks: int) -> float | None:
+    """When to look at the heartbeats of workers that the engine has lost; None: it has all."""
+    if not managed.view.lost_workers():
+        return None
+    interval = managed.view.document.options.heartbeat_seconds
+    return min(interval, _WAITED_SECONDS) if looks <= _LOOKS else _LATER_SECONDS
 
 
 def _hold_refused(view: JobView, error: EngineRefused) -> bool:

@@ -32,6 +32,7 @@ def submit(**given: Any) -> int:
     from perdure.cli.detached import start_manager
     from perdure.cli.engines import capacity_of
     from perdure.cli.kept_options import kept_options
+    from perdure.cli.memory_growth import check_growth
     from perdure.cli.probing import probe_of
     from perdure.cli.settling import start_on_engine
     from perdure.cli.turns_by_hand import told_of_turns
@@ -47,6 +48,7 @@ def submit(**given: Any) -> int:
     document = replace(document, name=document.name or job.name)
     check_runnable(document, job, capacity_of(document.options))
     check_places(document.options, where)
+    check_growth(document.options, job)
     store = where.open(write=True, create=True)
     if (other := open_job_of_line(store.driver, line, SystemClock(), pause)) is not None:
         resume = pointed(f"perdure resume {other.job}")

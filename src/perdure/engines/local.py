@@ -116,6 +116,10 @@ class LocalEngine:
             return False
         return not is_gone(ids)
 
+    def ran_out_of_memory(self, ids: Mapping[str, Any]) -> bool:  # noqa: ARG002 - of any
+        """The kernel's proof is the worker's own: who ends a whole worker tells nobody here."""
+        return False
+
     def why_stopped(self, ids: Mapping[str, Any]) -> str | None:  # noqa: ARG002
         """Nobody stops a process of this host that has not begun."""
         return None

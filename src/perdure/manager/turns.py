@@ -22,6 +22,7 @@ from perdure.manager.holding import hold
 from perdure.manager.job_view import JobView, grant_of, requirements
 from perdure.manager.starting import Starts
 from perdure.manager.vain_rounds import LIMIT, delay_seconds, trouble_of, vain_rounds
+from perdure.policy.memory_growth import memory_wish
 from perdure.policy.resources import Grant
 from perdure.policy.states import Counts
 from perdure.policy.stops import Scope
@@ -39,7 +40,7 @@ from perdure.policy.turn import (
 from perdure.store import layout
 from perdure.store.drivers.driver import Driver
 from perdure.store.layout import LaunchId, StepKey, TaskKey
-from perdure.store.records.job_log import LaunchIntent
+from perdure.store.records.job_log import OUT_OF_MEMORY, LaunchIntent
 from perdure.worker.claiming import fence, seal
 from perdure.worker.keeper import end_launch
 
@@ -152,10 +153,16 @@ class TurnMaker:
         intent = records.state.launches.get(launch)
         if intent is not None and launch not in records.state.started:
             self._hold_if_stopped(intent)
-        seal(records, launch, by=self._name)
+        seal(records, launch, by=self._name, reason=self._reason_of(intent))
         fence(records, launch)
         if intent is not None:
             end_launch(intent.token, folder=self._with.sessions / launch)
+
+    def _reason_of(self, intent: LaunchIntent | None) -> str | None:
+        """What the engine says of the end of a launch, where that matters for the next one."""
+        ids = None if intent is None else self._view.records.state.launched.get(intent.token)
+        ran_out = ids is not None and self._with.engine.ran_out_of_memory(ids)
+        return OUT_OF_MEMORY if ran_out else None
 
     def _hold_if_stopped(self, intent: LaunchIntent) -> None:
         """What somebody ended in the engine before it began stays stopped, with its step."""
@@ -222,8 +229,8 @@ class TurnMaker:
             launch = LaunchId(str(ULID()).lower())
             if not self._view.records.append(self._intent(launch, token, action)):
                 break
-            request = self._request(launch, token, action.step, action.grant, action.avoid_hosts)
-            requests.append(replace(request, delay_seconds=delay))
+            request = self._request(launch, token, action.step, action.grant, action.memory_ends)
+            requests.append(replace(request, delay_seconds=delay, avoid_hosts=action.avoid_hosts))
         if requests:
             self._start(requests)
             if self._most is not None:
@@ -241,7 +248,7 @@ class TurnMaker:
                 for task in action.tasks
             ],
             "shares": action.takes_shares,
-            "resources": _resources(action.grant),
+            "resources": _resources(action.grant, action.memory_ends),
         }
 
     def _relaunch(self, launch: LaunchId, token: str) -> None:
@@ -251,7 +258,9 @@ class TurnMaker:
             self._record_ids(token, found)
             return
         intent = self._view.records.state.launches[launch]
-        self._start([self._request(launch, token, intent.step, grant_of(intent.resources))])
+        ends = int(intent.resources.get("memory_ends", 0))
+        grant = grant_of(intent.resources)
+        self._start([self._request(launch, token, intent.step, grant, ends)])
 
     def _request(
         self,
@@ -259,7 +268,7 @@ class TurnMaker:
         token: str,
         step: int,
         grant: Grant | None,
-        avoid_hosts: tuple[str, ...] = (),
+        memory_ends: int,
     ) -> LaunchRequest:
         gpus = None
         if grant is not None and grant.gpus is not None:
@@ -274,7 +283,7 @@ class TurnMaker:
             gpus=gpus,
             environment=self._with.environment,
             requirements=requirements(self._view.job.step(step).requirements),
-            avoid_hosts=avoid_hosts,
+            memory=memory_wish(memory_ends, self._view.document.options.memory_growth),
         )
 
     def _start(self, requests: Sequence[LaunchRequest]) -> None:
@@ -306,10 +315,11 @@ def _counts(counts: Counts) -> dict[str, int]:
     return {name: number for name, number in to_builtins(counts).items() if number}
 
 
-def _resources(grant: Grant | None) -> dict[str, Any]:
+def _resources(grant: Grant | None, memory_ends: int) -> dict[str, Any]:
+    described: dict[str, Any] = {"memory_ends": memory_ends} if memory_ends else {}
     if grant is None:
-        return {}
-    described: dict[str, Any] = {"amounts": [list(pair) for pair in grant.amounts]}
+        return described
+    described["amounts"] = [list(pair) for pair in grant.amounts]
     if grant.gpus is not None:
         described["gpus"] = list(grant.gpus)
     return described

@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from perdure.cli.kept_options import _NOT_KEPT, kept_options
+from perdure.policy.memory_growth import MemoryGrowth
 from perdure.store.layout import JobId
 from perdure.store.records.job_document import JobDocument, Options, Text
 
@@ -39,6 +40,10 @@ OTHERS = {
     "key_file": ("/key", "--encrypt stays nothing (given now: /key)"),
     "engine": ("slurm", "--engine stays local (given now: slurm)"),
     "slurm": (("-p", "long"), "--slurm stays nothing (given now: -p long)"),
+    "memory_growth": (
+        MemoryGrowth(factor=1.5, most_mib=2048),
+        "--memory-growth stays nothing (given now: 1.5:2048M)",
+    ),
     "local_store": ("/fast", "--local-store stays nothing (given now: /fast)"),
 }
 

@@ -15,6 +15,7 @@ from perdure.engines.slurm.slurm_format import (
     command_environment,
     element_lines,
     index_list,
+    memory_options,
     parse_fields,
     parse_queue,
     parse_settings,
@@ -27,6 +28,7 @@ from perdure.engines.slurm.slurm_format import (
     restricted_partitions,
 )
 from perdure.errors import EngineRefused
+from perdure.policy.memory_growth import MemoryWish
 from perdure.policy.resources import AmountRequirement, AttributeRequirement, Requirements
 
 NOW = datetime(2026, 11, 30, 11, 9, 7)  # noqa: DTZ001 - local, as Slurm's are
@@ -247,6 +249,27 @@ def test_amounts_as_options():
         "--gpus=2",
         "--tmp=10M",
     ]
+
+
+@pytest.mark.parametrize(
+    ("memory", "options", "grown"),
+    [
+        (1000, [], ["--mem=2000M"]),
+        (1000, ["--mem=4G"], ["--mem=8192M"]),
+        (0, ["--mem", "1500"], ["--mem=3000M"]),
+        (0, ["--mem-per-cpu=512K", "-t", "5"], ["--mem-per-cpu=1M"]),
+        (0, ["--mem=6GB"], ["--mem=10000M"]),
+        (0, ["--mem=20G"], ["--mem=20480M"]),
+        (0, ["--mem=0"], []),
+        (0, ["--mem=all"], []),
+        (0, [], []),
+    ],
+)
+def test_more_memory_of_what_was_asked(memory, options, grown):
+    asked = Requirements(amounts=amounts(memory=memory))
+    wish = MemoryWish(times=2.0, most_mib=10_000)
+    assert memory_options(asked, options, wish) == grown
+    assert memory_options(asked, options, None) == []
 
 
 def test_nothing_asked_is_one_cpu():

@@ -36,6 +36,7 @@ from perdure.engines.slurm.slurm_format import (
     begin_options,
     element_lines,
     index_list,
+    memory_options,
     parse_fields,
     parse_queue,
     parse_settings,
@@ -140,6 +141,7 @@ class SlurmEngine:
             *resource_options(first.requirements, first.avoid_hosts),
             *begin_options(first.delay_seconds),
             *self._options,
+            *memory_options(first.requirements, self._options, first.memory),
         ]
         job = _job_of(slurm(command, text=array_script(_worker(first), str(elements))))
         self._asked_at = None
@@ -209,6 +211,12 @@ class SlurmEngine:
         if queued is None:
             return f"Slurm does not know job {ids.get('job')} any more, and it never began"
         return f"Slurm's job {ids.get('job')} was cancelled" if queued.is_cancelled else None
+
+    def ran_out_of_memory(self, ids: Mapping[str, Any]) -> bool:
+        """Whether its last state was OUT_OF_MEMORY; Slurm forgets some minutes after the end."""
+        self._ask()
+        queued = self._found(ids)
+        return queued is not None and queued.is_out_of_memory
 
     def _found(self, ids: Mapping[str, Any]) -> Queued | None:
         """What Slurm says of an element; an array that ended unbegun is shown as one job."""

@@ -13,6 +13,7 @@ from enum import Enum
 from msgspec import Struct
 
 from perdure.errors import EngineRefused
+from perdure.policy.memory_growth import MemoryWish, grown_mib
 from perdure.policy.resources import CPUS, GPUS, MEMORY_MIB, SCRATCH_MIB, Requirements
 
 #: What `parse_queue` reads: the element, its state, the reason, the job's name.
@@ -56,6 +57,11 @@ class Queued(Struct, frozen=True, kw_only=True):
     def is_cancelled(self) -> bool:
         """Whether somebody cancelled it."""
         return self.state == "CANCELLED"
+
+    @property
+    def is_out_of_memory(self) -> bool:
+        """Whether it was ended because its memory was used up."""
+        return self.state == "OUT_OF_MEMORY"
 
     @property
     def waits_for_its_time(self) -> bool:
@@ -224,6 +230,40 @@ def _features(requirements: Requirements) -> str:
             joined = "|".join(attribute.any_of)
             parts.append(f"[{joined}]" if len(attribute.any_of) > 1 else joined)
     return "&".join(parts)
+
+
+#: sbatch's units of memory, in KiB; without one MiB are meant.
+_MEMORY_KIB = {"K": 1, "": 1 << 10, "M": 1 << 10, "G": 1 << 20, "T": 1 << 30}
+_MEMORY = re.compile(r"([0-9]+)([KMGT]?)B?", re.IGNORECASE)
+
+
+def memory_asked(requirements: Requirements, options: Sequence[str]) -> tuple[str, float] | None:
+    """The option by which memory is asked for, and how much, in MiB; None: it is not asked for.
+
+    The user's options win over the step's requirements, as they do with sbatch.
+    """
+    found = None
+    if least := requirements.least(MEMORY_MIB):
+        found = ("--mem", least)
+    words = iter(options)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name in ("--mem", "--mem-per-cpu"):
+            match = _MEMORY.fullmatch(value if equals else next(words, ""))
+            mib = int(match[1]) * _MEMORY_KIB[match[2].upper()] / 1024 if match else 0.0
+            found = (name, mib) if mib else None
+    return found
+
+
+def memory_options(
+    requirements: Requirements, options: Sequence[str], wish: MemoryWish | None
+) -> list[str]:
+    """The option for more memory than that; it has to stand behind the user's own."""
+    asked = memory_asked(requirements, options)
+    if wish is None or asked is None:
+        return []
+    name, first_mib = asked
+    return [f"{name}={grown_mib(first_mib, wish)}M"]
 
 
 #: Options that say where and for whom a job runs, not how large it is.

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct, ValidationError, convert, field, to_builtins
 
 from perdure.errors import StoreDamaged
+from perdure.policy.memory_growth import MemoryGrowth
 from perdure.store.layout import JobId
 
 #: Variables whose values are never written, unless ``--env-omit`` adds to them.
@@ -72,6 +73,7 @@ class Options(Struct, frozen=True, kw_only=True):
         key_id: of that key; "" in jobs of before 2026-11-30.
         engine: what starts workers: ``local`` or ``slurm``.
         slurm: sbatch's own options.
+        memory_growth: what is asked for after an end for want of memory; None: no more.
     """
 
     workers: int = 1
@@ -97,6 +99,7 @@ class Options(Struct, frozen=True, kw_only=True):
     local_store: str | None = None
     engine: str = "local"
     slurm: tuple[str, ...] = ()
+    memory_growth: MemoryGrowth | None = None
 
     def retention(self) -> dict[str, Any]:
         """What is kept, as commands show it."""
