@@ -79,6 +79,8 @@ class SlurmCluster:
         cpus: that each node claims to have.
         grace_seconds: GraceTime of the partition that is preempted.
         settings: lines of slurm.conf, by name, in place of ours or besides.
+        are_hosts: each node has a host name of its own: its pids then mean nothing elsewhere, as on
+            a cluster of several machines.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class SlurmCluster:
         cpus: int = 4,
         grace_seconds: int = 5,
         settings: Mapping[str, str] | None = None,
+        are_hosts: bool = False,
     ) -> None:
         assert len(str(folder)) <= _LONGEST_PATH, folder
         self.folder = folder
@@ -99,6 +102,7 @@ class SlurmCluster:
         self._cpus = cpus
         self._grace_seconds = grace_seconds
         self._settings = dict(settings or {})
+        self._are_hosts = are_hosts
         self._daemon_user = "slurm" if _is_user("slurm") else "root"
 
     @property
@@ -125,7 +129,7 @@ class SlurmCluster:
         self._kill(self._steps(self.nodes))  # a slurmd waits long for steps that do not end
         for daemon in (*self.nodes, "munged"):
             self._end(daemon, signal.SIGTERM)
-        self._kill(self._left())  # without cgroups a step's orphans live on
+        self._kill(self.processes())  # without cgroups a step's orphans live on
 
     def start_controller(self) -> None:
         """Start slurmctld, unless it runs."""
@@ -135,7 +139,15 @@ class SlurmCluster:
     def start_node(self, node: str) -> None:
         """Start a node's slurmd, unless it runs."""
         if self._pid(node) is None:
-            self._own(["slurmd", "-f", self._conf, "-N", node])
+            command = ["slurmd", "-f", self._conf, "-N", node]
+            self._own([*self._as_host(node), *command] if self._are_hosts else command)
+
+    def _as_host(self, node: str) -> list[str]:
+        """What stands before a command that is to run where the host's name is the node's."""
+        hosts = self.folder / "hosts"
+        hosts.write_text(f"127.0.0.1 localhost {' '.join(self.nodes)}\n", encoding="utf-8")
+        script = f'mount --bind {hosts} /etc/hosts && hostname "$0" && exec "$@"'
+        return ["unshare", "--mount", "--uts", "sh", "-c", script, node]
 
     def wait_for_state(self) -> None:
         """Wait until the controller has written down what it knows now: what it has not is lost."""
@@ -367,6 +379,10 @@ class SlurmCluster:
                 os.kill(pid, signal.SIGKILL)
             time.sleep(0.02)
 
+    def kill_steps(self, node: str) -> None:
+        """SIGKILL the step daemons of a node and all that they run; its slurmd lives on."""
+        self._kill(self._steps((node,)))
+
     def _steps(self, nodes: Iterable[str]) -> tuple[int, ...]:
         """The step daemons of some nodes, and all that they run."""
         spools = tuple(f"{self.folder}/spool/{node}/" for node in nodes)
@@ -382,8 +398,8 @@ class SlurmCluster:
         ]
         return tuple(_with_descendants(found))
 
-    def _left(self) -> tuple[int, ...]:
-        """Processes of the plain user that jobs of this cluster left behind."""
+    def processes(self) -> tuple[int, ...]:
+        """Processes of the plain user on this cluster: what jobs run, or left behind."""
         mark = f"SLURM_CONF={self._conf}\0".encode()
         found = []
         for path in Path("/proc").iterdir():
