@@ -92,6 +92,7 @@ def test_a_step_that_somebody_cancels_stops_its_job(job):
 
 
 def test_a_job_that_somebody_cancels_while_it_saves(job):
+    """It may be killed before it has saved, or before its worker has noted who stopped it."""
     job.submit(COUNT, "-p", "Slow=3")
     element = wait_until("the task runs", lambda: job.lines("starts") and job.element())
     job.cluster.asked("scancel", element)
@@ -99,8 +100,7 @@ def test_a_job_that_somebody_cancels_while_it_saves(job):
     job.perdure("resume", "last", "--detach")
     job.wait_for("SUCCEEDED")
     assert job.lines() == ["1:40"]
-    (number,) = resumed_from(job)
-    assert number > 0
+    assert len(resumed_from(job)) == 1
 
 
 def test_a_job_that_somebody_cancels_while_it_saves_to_be_put_back(job):

@@ -64,6 +64,7 @@ def test_three_allocations_that_may_not_be_put_back(strict_job):
 
 def test_workers_ask_to_be_put_back_where_that_is_not_the_rule(strict_job):
     strict_job.submit(BRANCHES, "--slurm", "--begin=now+1hour")
+    assert "it goes on by itself on the cluster" in strict_job.perdure("why", "last").stdout
     queued = strict_job.cluster.asked("squeue", "-h", "-o", "%A").split()
     said = [strict_job.cluster.asked("scontrol", "-o", "show", "job", one) for one in queued]
     assert len(said) >= 2

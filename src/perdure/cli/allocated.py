@@ -76,8 +76,8 @@ class _Itself:
     def is_there(self, ids: Mapping[str, Any]) -> bool:
         return self._engine.is_there(ids)
 
-    def why_stopped(self, ids: Mapping[str, Any]) -> str | None:
-        return self._engine.why_stopped(ids)
+    def why_stopped(self, ids: Mapping[str, Any], *, began: bool) -> str | None:
+        return self._engine.why_stopped(ids, began=began)
 
     def ran_out_of_memory(self, ids: Mapping[str, Any]) -> bool:
         return self._engine.ran_out_of_memory(ids)
@@ -153,7 +153,7 @@ class Allocated:
         """While it is entered, what Slurm tells the job's steps first stops the task, too."""
 
         def told() -> None:
-            end = self._allocation.ends_at()
+            end = self._allocation.killed_at()
             left = None if end is None else (end - self._with.clock.now()).total_seconds()
             now = self._with.clock.monotonic()
             deadline = None if left is None else now + max(0.0, left)
@@ -179,6 +179,8 @@ class Allocated:
             print(self._allocation.last_words(), flush=True)
             if cause in (Cause.CANCELLED, Cause.UNKNOWN):
                 self._hold(launch, cause)
+            elif cause is Cause.DIED:
+                self._record_turn()  # Slurm kills what is left; the turn behind the array goes on
             else:
                 self._come_back(launch, is_queued=cause is Cause.REQUEUED)
 

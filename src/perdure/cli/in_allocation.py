@@ -78,6 +78,8 @@ class Script:
         if cause in (Cause.CANCELLED, Cause.UNKNOWN):
             hold(view, JOB, cause.value)
             return True
+        if cause is Cause.DIED:
+            return False
         if cause is not Cause.REQUEUED:
             try:
                 self._allocation.requeue()

@@ -73,8 +73,13 @@ class Engine(Protocol):
         """Whether the engine still has that worker, running or waiting."""
         ...
 
-    def why_stopped(self, ids: Mapping[str, Any]) -> str | None:
-        """Why a worker that ended before it began is not to be started again; None: it is."""
+    def why_stopped(self, ids: Mapping[str, Any], *, began: bool) -> str | None:
+        """Why what a worker left when it ended is not to be started again; None: it is.
+
+        Args:
+            ids: the worker's.
+            began: whether it came to begin: then its records tell of its end what is not known.
+        """
         ...
 
     def ran_out_of_memory(self, ids: Mapping[str, Any]) -> bool:

@@ -120,7 +120,7 @@ class LocalEngine:
         """The kernel's proof is the worker's own: who ends a whole worker tells nobody here."""
         return False
 
-    def why_stopped(self, ids: Mapping[str, Any]) -> str | None:  # noqa: ARG002
+    def why_stopped(self, ids: Mapping[str, Any], *, began: bool) -> str | None:  # noqa: ARG002
         """Nobody stops a process of this host that has not begun."""
         return None
 

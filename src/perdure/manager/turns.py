@@ -21,7 +21,13 @@ from perdure.engines.base import Engine, LaunchRequest
 from perdure.manager.holding import hold
 from perdure.manager.job_view import JobView, grant_of, requirements
 from perdure.manager.starting import Starts
-from perdure.manager.vain_rounds import LIMIT, delay_seconds, trouble_of, vain_rounds
+from perdure.manager.vain_rounds import (
+    LIMIT,
+    delay_seconds,
+    last_resume,
+    trouble_of,
+    vain_rounds,
+)
 from perdure.policy.memory_growth import memory_wish
 from perdure.policy.resources import Grant
 from perdure.policy.states import Counts
@@ -110,10 +116,39 @@ class TurnMaker:
         """
         for _ in range(MAX_ROUNDS):
             self._view.refresh()
+            if self._hold_cancelled():
+                continue
             answer = self._round()
             if answer is not None:
                 return answer
         return Wait(seconds=1.0)
+
+    def _hold_cancelled(self) -> bool:
+        """Hold what workers left that were cancelled while they saved; whether there was any.
+
+        A worker holds that itself; the engine may have killed it before it came to do so.
+        """
+        if self._with.engine.ends_with_host:
+            return False
+        held = [
+            (Scope(intent.step, task), why)
+            for intent in self._view.records.state.launches.values()
+            if (why := self._why_cancelled(intent)) is not None
+            for task in self._view.steps[intent.step].last_held_by(intent.launch, self._view.stops)
+            if last_resume(self._view, Scope(intent.step, task)) < intent.number
+        ]
+        for scope, why in held:
+            hold(self._view, scope, why)
+        return bool(held)
+
+    def _why_cancelled(self, intent: LaunchIntent) -> str | None:
+        """Why what an ended launch left is not to be started again."""
+        ids = self._view.records.state.launched.get(intent.token)
+        if ids is None or intent.step not in self._view.steps:
+            return None
+        if not self._view.has_ended(intent.launch):
+            return None
+        return self._with.engine.why_stopped(ids, began=True)
 
     def _round(self) -> Wait | Rest | None:
         """Carry a plan out; None when something was recorded or refused: plan anew."""
@@ -167,7 +202,7 @@ class TurnMaker:
     def _hold_if_stopped(self, intent: LaunchIntent) -> None:
         """What somebody ended in the engine before it began stays stopped, with its step."""
         ids = self._view.records.state.launched.get(intent.token)
-        why = None if ids is None else self._with.engine.why_stopped(ids)
+        why = None if ids is None else self._with.engine.why_stopped(ids, began=False)
         if why is None:
             return
         self._with.told(f"step {self._name_of(intent.step)!r} is suspended: {why}")

@@ -25,7 +25,7 @@ FIRST_DELAY_SECONDS = 15.0
 
 def vain_rounds(view: JobView, step: StepKey) -> int:
     """How many rounds of the step's launches, up to the last one, were in vain."""
-    since = _last_resume(view, step)
+    since = last_resume(view, Scope(step))
     launches = view.records.state.launches.values()
     mine = [intent for intent in launches if intent.step == step and intent.number > since]
     count = 0
@@ -67,6 +67,7 @@ def _rounds(intents: Sequence[LaunchIntent]) -> Iterator[list[LaunchIntent]]:
         yield members
 
 
-def _last_resume(view: JobView, step: StepKey) -> int:
+def last_resume(view: JobView, scope: Scope) -> int:
+    """The number of the last record by which a person resumed all of the scope; 0: none."""
     wishes = (wish for wish in view.records.state.wishes if wish.kind == "resume")
-    return max((w.number for w in wishes if scope_of(w).covers(Scope(step))), default=0)
+    return max((w.number for w in wishes if scope_of(w).covers(scope)), default=0)

@@ -15,6 +15,7 @@ from perdure.engines.slurm.slurm_format import (
     command_environment,
     element_lines,
     index_list,
+    kill_wait_seconds,
     memory_options,
     parse_fields,
     parse_queue,
@@ -65,6 +66,9 @@ def fields(**other):
         ({"TimeLimit": "UNLIMITED"}, Cause.CANCELLED),
         ({"JobState": "RUNNING", "EndTime": "2026-11-30T12:09:06"}, Cause.UNKNOWN),
         ({"EndTime": "Unknown"}, Cause.UNKNOWN),
+        ({"Reason": "JobLaunchFailure", "ExitCode": "0:9"}, Cause.DIED),
+        ({"Reason": "NonZeroExitCode", "ExitCode": "1:0"}, Cause.DIED),
+        ({"Reason": "JobLaunchFailure", "Restarts": "1"}, Cause.REQUEUED),
     ],
 )
 def test_why_a_job_was_ended(said, cause):
@@ -171,6 +175,14 @@ def test_no_array_is_larger_than_slurm_takes(count, limit, sizes):
 def test_the_settings():
     text = "Configuration data as of 2026-11-30T11:09:07\nMaxArraySize            = 1001\nX =\n"
     assert parse_settings(text) == {"MaxArraySize": "1001", "X": ""}
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"), [("30 sec", 30.0), ("5 sec", 5.0), ("", 0.0), ("(null)", 0.0)]
+)
+def test_how_long_slurm_waits_before_it_kills(said, seconds):
+    assert kill_wait_seconds({"KillWait": said}) == seconds
+    assert kill_wait_seconds({}) == 0.0
 
 
 def test_a_job_does_not_inherit_which_one_its_submitter_was():

@@ -7,6 +7,8 @@ from perdure.clock import SystemClock
 from perdure.journal.journal_format import Kind
 from perdure.manager.turns import TurnMaker, TurnParts
 from perdure.policy.memory_growth import MemoryGrowth, MemoryWish
+from perdure.policy.outcome import By
+from perdure.policy.stops import Scope
 from perdure.store.records.job_document import Options
 
 GROWTH = MemoryGrowth(factor=2.0, most_mib=4096)
@@ -22,6 +24,7 @@ class Cluster:
         self.requests = []
         self.there = set()
         self.out_of_memory = set()
+        self.cancelled = set()
 
     def new_tokens(self, count):
         return [f"new-{len(self.requests)}-{number}" for number in range(count)]
@@ -37,8 +40,8 @@ class Cluster:
     def is_there(self, ids):
         return ids["job"] in self.there
 
-    def why_stopped(self, _ids):
-        return None
+    def why_stopped(self, ids, *, began):
+        return "it was cancelled" if ids["job"] in self.cancelled else None
 
     def ran_out_of_memory(self, ids):
         return ids["job"] in self.out_of_memory
@@ -124,3 +127,37 @@ def test_a_worker_that_looks_alive_and_that_the_cluster_has_lost_is_seen():
     played.cluster.there.clear()
     played.made.journal(Kind.CLOSED)
     assert played.made.view(played.cluster).lost_workers() == ()
+
+
+def test_what_was_cancelled_while_it_saved_is_held_by_the_next_turn():
+    """Its worker was killed before it could hold it, or ended as for any other stop."""
+    played = Played()
+    played.worker()
+    played.made.ended(played.task, "SUSPENDED", by="engine")
+    played.made.journal(Kind.CLOSED)
+    played.cluster.cancelled.add("7_0")
+    played.turn()
+    assert all(request.token != "7_0" for request in played.cluster.requests)
+    view = played.made.view(played.cluster)
+    assert view.stops.stopped(Scope(1, played.task)).by is By.USER
+    held = [i for i in view.records.state.launches.values() if played.task in _tasks(i)]
+    assert held == []
+
+
+def test_what_a_person_resumed_after_it_was_cancelled_goes_on():
+    played = Played(workers=60)
+    played.worker()
+    played.made.ended(played.task, "SUSPENDED", by="engine")
+    played.made.journal(Kind.CLOSED)
+    played.cluster.cancelled.add("7_0")
+    played.turn()
+    lifts = played.made.view().stops.lifts()
+    played.made.record("resume", scope={}, lifts=lifts)
+    played.turn()
+    view = played.made.view(played.cluster)
+    assert view.stops.stopped(Scope(1, played.task)) is None
+    assert any(played.task in _tasks(i) for i in view.records.state.launches.values())
+
+
+def _tasks(intent):
+    return [ref.task for ref in intent.tasks]

@@ -16,7 +16,13 @@ from types import FrameType
 from typing import Self
 
 from perdure.engines.slurm.commands import slurm
-from perdure.engines.slurm.slurm_format import Cause, cause_of_end, parse_fields
+from perdure.engines.slurm.slurm_format import (
+    Cause,
+    cause_of_end,
+    kill_wait_seconds,
+    parse_fields,
+    parse_settings,
+)
 from perdure.errors import EngineError
 from perdure.worker.notices import HostNotice
 
@@ -58,6 +64,16 @@ class Allocation:
             text = slurm(["squeue", "-h", "-j", self.job, "-o", "%e"]).strip()
             return datetime.fromisoformat(text).astimezone(UTC)
         return None
+
+    def killed_at(self) -> datetime | None:
+        """When its processes are killed, once it was told to end; None where that is not known."""
+        end = self.ends_at()
+        if end is None:
+            return None
+        with suppress(EngineError):
+            settings = parse_settings(slurm(["scontrol", "show", "config"]))
+            return end + timedelta(seconds=kill_wait_seconds(settings))
+        return end
 
     def cause(self) -> Cause:
         """Why Slurm told it to end, asked just then."""

@@ -205,9 +205,12 @@ class SlurmEngine:
             self._let_begin(queued)
         return not queued.is_over
 
-    def why_stopped(self, ids: Mapping[str, Any]) -> str | None:
-        """What was cancelled stays stopped, and so does what Slurm does not know any more."""
+    def why_stopped(self, ids: Mapping[str, Any], *, began: bool) -> str | None:
+        """What was cancelled stays stopped; so does what never began and Slurm does not know."""
+        self._ask()
         queued = self._found(ids)
+        if queued is None and began:
+            return None
         if queued is None:
             return f"Slurm does not know job {ids.get('job')} any more, and it never began"
         return f"Slurm's job {ids.get('job')} was cancelled" if queued.is_cancelled else None

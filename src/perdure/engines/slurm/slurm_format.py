@@ -122,6 +122,17 @@ def command_environment(variables: Mapping[str, str], *, without: str) -> dict[s
     }
 
 
+#: Reasons of jobs whose batch process was killed, or exited by itself.
+_OF_A_BATCH_PROCESS = frozenset({"JobLaunchFailure", "NonZeroExitCode"})
+_SECONDS = re.compile(r"([0-9]+) sec")
+
+
+def kill_wait_seconds(settings: Mapping[str, str]) -> float:
+    """So long after its SIGTERM a job's processes are killed; 0 where Slurm does not say it."""
+    match = _SECONDS.fullmatch(settings.get("KillWait", ""))
+    return float(match[1]) if match else 0.0
+
+
 class Cause(Enum):
     """Why Slurm told a job to end."""
 
@@ -131,6 +142,8 @@ class Cause(Enum):
     PREEMPTED = "a more important job took its place"
     #: Somebody, or Slurm itself, put it back into the queue.
     REQUEUED = "it was put back into the queue"
+    #: Its batch process died or left; Slurm ends the rest of it.
+    DIED = "its batch process ended"
     #: Somebody cancelled it.
     CANCELLED = "it was cancelled"
     #: It cannot be told.
@@ -156,6 +169,8 @@ def cause_of_end(fields: dict[str, str], restarts: int, now: datetime) -> Cause:
     ran, limit = _seconds(fields.get("RunTime", "")), _seconds(fields.get("TimeLimit", ""))
     if ran is not None and limit is not None and ran >= limit:
         return Cause.TIME_LIMIT
+    if fields.get("Reason") in _OF_A_BATCH_PROCESS:
+        return Cause.DIED
     end = fields.get("EndTime", "")
     is_over = fields.get("JobState") in ("CANCELLED", "COMPLETING")
     if is_over and _is_moment(end) and datetime.fromisoformat(end) <= now:
