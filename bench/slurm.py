@@ -60,6 +60,8 @@ class Bench:
         self._template = cluster.jobs / "noop.yaml"
         self._template.write_text(TEMPLATE.format(tasks=tasks), encoding="utf-8")
         self._asked = cluster.jobs / "asked"
+        self._asked.touch()
+        self._asked.chmod(0o666)  # the plain user's squeue notes it there
         commands = cluster.jobs / "bin"
         commands.mkdir()
         (commands / "squeue").write_text(SQUEUE.format(squeue=shutil.which("squeue")))
@@ -69,7 +71,8 @@ class Bench:
     def round(self, number: int) -> Round:
         """Both in turn."""
         submit_seconds, ours = self._ours(number)
-        return Round(submit_seconds=submit_seconds, ours_seconds=ours, bare_seconds=self._bare())
+        bare = self.bare_array(self._workers)
+        return Round(submit_seconds=submit_seconds, ours_seconds=ours, bare_seconds=bare)
 
     def _ours(self, number: int) -> tuple[float, float]:
         """How long `submit` took, and all of the job."""
@@ -106,11 +109,12 @@ class Bench:
         command = [self._cluster.python(), "-P", "-m", "perdure", *words]
         return self._cluster.run(command, environment=variables).stdout
 
-    def _bare(self) -> float:
-        each = -(-self._tasks // self._workers)
+    def bare_array(self, elements: int) -> float:
+        """How long an array takes whose elements run their part of the tasks in a shell."""
+        each = -(-self._tasks // elements)
         loop = f"for i in $(seq {each}); do /bin/true; done"
         began = time.perf_counter()
-        array = f"--array=0-{self._workers - 1}"
+        array = f"--array=0-{elements - 1}"
         self._cluster.asked("sbatch", array, "--output=/dev/null", "--wrap", loop)
         self._until_over()
         return time.perf_counter() - began
@@ -161,12 +165,16 @@ def main() -> int:
         cluster.up()
         bench = Bench(cluster, options.tasks, options.workers)
         queries = bench.queries_a_turn(0)
+        single = bench.bare_array(options.tasks)
         rounds = [bench.round(number) for number in range(1, options.rounds + 1)]
     finally:
         cluster.down()
         shutil.rmtree(folder, ignore_errors=True)
     what = f"{options.tasks} tasks of true, {options.workers} workers"
-    return report(rounds, queries, what)
+    missed = report(rounds, queries, what)
+    ours = statistics.median(one.ours_seconds for one in rounds)
+    print(f"for comparison: an array of one element a task took {single:.2f} s, ours {ours:.2f} s")
+    return missed
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ Source: docs/engines.md; docs/journal-format.md "A second `started`".
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,11 @@ from perdure.engines.base import Engine, LaunchRequest
 from perdure.engines.slurm.allocation import Allocation, is_time_limit
 from perdure.engines.slurm.sentinel import Sentinel
 from perdure.engines.slurm.slurm_format import Cause, Token, parse_token
-from perdure.errors import EngineRefused
+from perdure.errors import EngineRefused, PerdureError
 from perdure.manager.holding import hold
 from perdure.manager.job_view import JobView
 from perdure.manager.turns import TurnMaker, TurnParts
+from perdure.manager.vain_rounds import has_begun
 from perdure.policy.snapshot import LaunchState
 from perdure.policy.stops import Scope
 from perdure.policy.turn import Wait
@@ -197,7 +199,16 @@ class Allocated:
         itself = _Itself(self._with.engine, self._allocation, token, is_now=is_queued)
         self._maker(token, step, itself).make()
         if self._intent(token) is not None and itself.was_put_back:
-            self._allocation.wait_for_the_end(until_killed=False)
+            self._allocation.wait_for_the_end(
+                until_killed=False, is_replaced=lambda: self._has_begun(token)
+            )
+
+    def _has_begun(self, token: str) -> bool:
+        """Whether the run with that token has begun."""
+        with suppress(PerdureError):
+            self._view.refresh()
+        intent = self._intent(token)
+        return intent is not None and has_begun(self._view, intent)
 
     def _maker(self, token: str, step: StepKey, engine: _Itself) -> TurnMaker:
         """Makes turns that start this allocation's next run, or this one, and nobody else."""

@@ -9,7 +9,7 @@ Source: scontrol(1) "requeue", squeue(1) "%e"; docs/engines.md.
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from types import FrameType
@@ -33,7 +33,7 @@ LEAD_PART = 0.4
 #: A limit may be changed while the job runs; so often it is asked for.
 _ASK_SECONDS = 60.0
 #: So long Slurm is waited for after it was asked to put the job back (KillWait is 30 s).
-_END_SECONDS = 600.0
+_END_SECONDS, _LOOK_SECONDS = 600.0, 5.0
 _ACTION = "time limit"
 
 
@@ -97,12 +97,16 @@ class Allocation:
         """
         slurm(["scontrol", "requeue", self.job])
 
-    def wait_for_the_end(self, *, until_killed: bool) -> None:
+    def wait_for_the_end(
+        self, *, until_killed: bool, is_replaced: Callable[[], bool] = lambda: False
+    ) -> None:
         """Do nothing until Slurm ends this process: one that leaves by itself has "completed".
 
         Args:
             until_killed: stay also when Slurm asks to leave, as it does some seconds before: what
                 is behind this command in a script must not run.
+            is_replaced: asked every few seconds: whether the next run has begun. Then nobody here
+                will end this one: its node is lost to Slurm.
         """
         ended = threading.Event()
 
@@ -112,7 +116,10 @@ class Allocation:
 
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, leave)
-        ended.wait(_END_SECONDS)
+        until = time.monotonic() + _END_SECONDS
+        while not ended.wait(_LOOK_SECONDS):
+            if is_replaced() or time.monotonic() > until:
+                return
 
 
 class TimeLimit:
