@@ -71,6 +71,7 @@ class SlurmEngine:
         self._follow = tuple(follow)
         self._queue: dict[str, Queued] = {}
         self._asked_at: float | None = None
+        self._tried_at: float | None = None
         self._array_limit: int | None = None
         self._delayed: set[str] = set()
 
@@ -144,7 +145,7 @@ class SlurmEngine:
             *memory_options(first.requirements, self._options, first.memory),
         ]
         job = _job_of(slurm(command, text=array_script(_worker(first), str(elements))))
-        self._asked_at = None
+        self._asked_at = self._tried_at = None
         return job
 
     def follow_later(self, seconds: float, logs: Path) -> bool:
@@ -253,16 +254,18 @@ class SlurmEngine:
 
     def _ask(self) -> None:
         """See that what Slurm said is fresh."""
-        now = time.monotonic()
-        if self._asked_at is not None and now - self._asked_at < FRESH_SECONDS:
+        tried_at = self._tried_at
+        if tried_at is not None and time.monotonic() - tried_at < FRESH_SECONDS:
             return
         command = ["squeue", "-h", "-r", "-t", "all", "-u", getpass.getuser(), "-o", QUEUE_FORMAT]
         try:
             found = parse_queue(slurm(command))
         except EngineUnavailable:
             return
+        finally:
+            self._tried_at = time.monotonic()  # who is silent is not asked for each worker anew
         self._queue = {queued.job: queued for queued in found}
-        self._asked_at = now
+        self._asked_at = self._tried_at
 
 
 def _token_of(request: LaunchRequest) -> Token:
