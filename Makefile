@@ -45,10 +45,11 @@ soak-kills: $(STAMP) packages
 soak-searches: $(STAMP)
 	$(BIN)/python -m pytest -m soak -s -o faulthandler_timeout=0 tests/property
 
-bench: $(STAMP)
+bench: $(STAMP) packages
 	$(BIN)/python bench/run.py
 	$(BIN)/python bench/store.py
 	$(BIN)/python bench/faults.py --quick
+	$(BIN)/python bench/slurm.py
 
 dist: $(STAMP)
 	$(BIN)/python -m build --outdir dist .

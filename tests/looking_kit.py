@@ -175,7 +175,7 @@ class HandMade:
         described = {"attempt": attempt, "launch": launch, "base": base, **fields}
         return log.append({"kind": "claim", **described}).number
 
-    def view(self):
+    def view(self, engine=None):
         view = JobView(
             ViewParts(
                 driver=self.driver,
@@ -183,6 +183,7 @@ class HandMade:
                 job=load(self.document),
                 clock=SystemClock(),
                 pause=never,
+                engine=engine,
             )
         )
         view.refresh()

@@ -1,10 +1,13 @@
 """A real Slurm for the tests of this folder: started once, always stopped."""
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -103,6 +106,57 @@ class ClusterJob:
         listed = self.perdure("checkpoints", "last", "--json", check=False).stdout
         return '"sequence"' in listed and bool(self.lines("starts"))
 
+    def workers(self) -> tuple[int, int]:
+        """The pids of the keeper of the one worker that runs, and of the worker."""
+        mark = f"{self.folder}/home/store".encode()
+        parents = {}
+        for pid in self.cluster.processes():
+            with suppress(OSError):
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+                if b"perdure.cli.work" in words and mark in words:
+                    parents[pid] = int(stat.rpartition(")")[2].split()[1])
+        (keeper,) = [pid for pid, parent in parents.items() if parent not in parents]
+        (worker,) = [pid for pid, parent in parents.items() if parent == keeper]
+        return keeper, worker
+
+    def kill_workers(self) -> None:
+        """SIGKILL the worker and its keeper."""
+        for pid in self.workers():
+            os.kill(pid, signal.SIGKILL)
+
+    def was_held(self) -> bool:
+        """Whether anything of it was ever suspended, by whomever."""
+        records = (self.folder / "home" / "store" / "jobs").glob("*/log/*")
+        return any(b'"kind":"suspend"' in record.read_bytes() for record in records)
+
+    def arrives(self, *done: str, settles: bool = True) -> None:
+        """Wait for its end; each task did its work once, nobody held it, nothing is left.
+
+        Args:
+            done: the lines that its tasks write when they are done.
+            settles: as for `wait_for`.
+        """
+        self.wait_for("SUCCEEDED", settles=settles)
+        assert sorted(self.lines()) == sorted(done)
+        assert not self.was_held()
+        assert "SUCCEEDED" in self.perdure("why", "last").stdout
+        self.is_over()
+
+    def is_held(self, because: str) -> None:
+        """Wait until it is suspended for that reason, and nothing of it is queued or runs."""
+        self.wait_for("SUSPENDED")
+        self.is_over()
+        assert self.status()["state"] == "SUSPENDED"
+        why = self.perdure("why", "last").stdout
+        assert because in why, why
+
+    def is_over(self) -> None:
+        """Wait until Slurm has nothing of it any more, and no process of it is left."""
+        asked = self.cluster.asked
+        wait_until("nothing is queued", lambda: not asked("squeue", "-h", "-o", "%i"))
+        wait_until("no process is left", lambda: not self.cluster.processes())
+
     def element(self) -> str:
         """The element of an array that runs."""
         queued = self.cluster.asked("squeue", "-h", "-r", "-t", "R", "-o", "%i|%j").splitlines()
@@ -119,10 +173,16 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[SlurmCluster]:
     """Two nodes of four CPUs; a preemption has a grace of 20 s, and KillWait is 5 s."""
+    yield from _started("perdure-slurm-", {}, grace=20)
+
+
+def _started(
+    prefix: str, settings: dict[str, str], *, grace: int, are_hosts: bool = False
+) -> Iterator[SlurmCluster]:
     if (reason := missing()) is not None:
         pytest.skip(reason)
-    folder = Path(tempfile.mkdtemp(prefix="perdure-slurm-", dir="/tmp"))
-    cluster = SlurmCluster(folder, grace_seconds=20)
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir="/tmp"))
+    cluster = SlurmCluster(folder, grace_seconds=grace, settings=settings, are_hosts=are_hosts)
     try:
         cluster.up()
         yield cluster
@@ -131,9 +191,29 @@ def cluster() -> Iterator[SlurmCluster]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture(scope="session")
+def strict_cluster() -> Iterator[SlurmCluster]:
+    """One of a stricter site: no requeue unless asked for, small arrays, a grace of 5 s.
+
+    Each of its nodes is a host of its own: what runs on one is seen from another by its heartbeat.
+    """
+    settings = {"JobRequeue": "0", "MaxArraySize": "11"}
+    yield from _started("perdure-strict-", settings, grace=5, are_hosts=True)
+
+
+@pytest.fixture
+def strict_job(strict_cluster: SlurmCluster) -> Iterator[ClusterJob]:
+    """The same as `job`, on the stricter site."""
+    yield from _job(strict_cluster)
+
+
 @pytest.fixture
 def job(cluster: SlurmCluster) -> Iterator[ClusterJob]:
     """A job to submit; whatever is left of it on the cluster is cancelled."""
+    yield from _job(cluster)
+
+
+def _job(cluster: SlurmCluster) -> Iterator[ClusterJob]:
     cluster.up()
     folder = Path(tempfile.mkdtemp(prefix="job-", dir=cluster.jobs))
     (folder / "out").mkdir()

@@ -82,6 +82,8 @@ class SlurmCluster:
         apart: each node sees its own processes alone, as if it were a machine of its own; what it
             runs ends with its slurmd.
         private: a folder that the last node, if it is apart, does not share with the others.
+        are_hosts: each node has a host name of its own: its pids then mean nothing elsewhere, as on
+            a cluster of several machines.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class SlurmCluster:
         settings: Mapping[str, str] | None = None,
         apart: bool = False,
         private: Path | None = None,
+        are_hosts: bool = False,
     ) -> None:
         assert len(str(folder)) <= _LONGEST_PATH, folder
         self.folder = folder
@@ -107,6 +110,7 @@ class SlurmCluster:
         self._is_apart = apart
         self._private = private
         self._machines: dict[str, subprocess.Popen[bytes]] = {}
+        self._are_hosts = are_hosts
         self._daemon_user = "slurm" if _is_user("slurm") else "root"
 
     @property
@@ -133,7 +137,7 @@ class SlurmCluster:
         self._kill(self._steps(self.nodes))  # a slurmd waits long for steps that do not end
         for daemon in (*self.nodes, "munged"):
             self._end(daemon, signal.SIGTERM)
-        self._kill(self._left())  # without cgroups a step's orphans live on
+        self._kill(self.processes())  # without cgroups a step's orphans live on
 
     def start_controller(self) -> None:
         """Start slurmctld, unless it runs."""
@@ -146,7 +150,7 @@ class SlurmCluster:
             return
         daemon = ["slurmd", "-f", self._conf, "-N", node]
         if not self._is_apart:
-            self._own(daemon)
+            self._own([*self._as_host(node), *daemon] if self._are_hosts else daemon)
             return
         words = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
         if self._private is not None and node == self.nodes[-1]:
@@ -159,6 +163,13 @@ class SlurmCluster:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
+
+    def _as_host(self, node: str) -> list[str]:
+        """What stands before a command that is to run where the host's name is the node's."""
+        hosts = self.folder / "hosts"
+        hosts.write_text(f"127.0.0.1 localhost {' '.join(self.nodes)}\n", encoding="utf-8")
+        script = f'mount --bind {hosts} /etc/hosts && hostname "$0" && exec "$@"'
+        return ["unshare", "--mount", "--uts", "sh", "-c", script, node]
 
     def wait_for_state(self) -> None:
         """Wait until the controller has written down what it knows now: what it has not is lost."""
@@ -240,6 +251,10 @@ class SlurmCluster:
     def asked(self, *words: str) -> str:
         """What a command of Slurm prints for the plain user."""
         return self.run(words).stdout.strip()
+
+    def administer(self, *words: str) -> None:
+        """Give a command of Slurm as the cluster's administrator."""
+        self._own(words)
 
     def logs(self) -> str:
         """The last lines of every daemon, for a failure."""
@@ -393,6 +408,10 @@ class SlurmCluster:
         if (machine := self._machines.pop(daemon, None)) is not None:
             machine.wait()
 
+    def kill_steps(self, node: str) -> None:
+        """SIGKILL the step daemons of a node and all that they run; its slurmd lives on."""
+        self._kill(self._steps((node,)))
+
     def _steps(self, nodes: Iterable[str]) -> tuple[int, ...]:
         """The step daemons of some nodes, and all that they run."""
         spools = tuple(f"{self.folder}/spool/{node}/" for node in nodes)
@@ -408,8 +427,8 @@ class SlurmCluster:
         ]
         return tuple(_with_descendants(found))
 
-    def _left(self) -> tuple[int, ...]:
-        """Processes of the plain user that jobs of this cluster left behind."""
+    def processes(self) -> tuple[int, ...]:
+        """Processes of the plain user on this cluster: what jobs run, or left behind."""
         mark = f"SLURM_CONF={self._conf}\0".encode()
         found = []
         for path in Path("/proc").iterdir():

@@ -18,7 +18,7 @@ Source: docs/engines.md; docs/journal-format.md "A second `started`".
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,13 @@ from msgspec.structs import replace
 from perdure.engines.allocation import Allocation, is_time_limit
 from perdure.engines.base import Engine, LaunchRequest
 from perdure.engines.causes import TOLD_LATER, Cause
-from perdure.engines.slurm.engine import PUT_BACK
 from perdure.engines.tokens import Token, parse_token
-from perdure.errors import EngineRefused
+from perdure.errors import EngineRefused, PerdureError
 from perdure.manager.holding import hold
 from perdure.manager.job_view import JobView
 from perdure.manager.next_runs import record_next_run
 from perdure.manager.turns import TurnMaker, TurnParts
+from perdure.manager.vain_rounds import has_begun
 from perdure.policy.snapshot import LaunchState
 from perdure.policy.stops import Scope
 from perdure.policy.turn import Wait
@@ -46,7 +46,11 @@ _LOOK_SECONDS = 1.0
 
 
 class _Itself:
-    """An engine that starts one worker: the next run of this allocation, or this one."""
+    """An engine that starts one worker: the next run of this allocation, or this one.
+
+    Attributes:
+        was_put_back: Slurm was told to run the allocation again, and ends this run of it soon.
+    """
 
     ends_with_host = True
 
@@ -55,6 +59,7 @@ class _Itself:
         self._allocation = allocation
         self._token = token
         self._is_now = is_now
+        self.was_put_back = is_now
 
     def new_tokens(self, count: int) -> Sequence[str]:
         assert count == 1
@@ -62,14 +67,14 @@ class _Itself:
 
     def start(self, requests: Sequence[LaunchRequest]) -> Sequence[Mapping[str, Any]]:
         """Put the allocation back into the queue; where that may not be, submit another one."""
-        ids = {**self._allocation.ids(), PUT_BACK: True}
         if self._is_now:
-            return [ids]
+            return [self._allocation.ids()]
         try:
             self._allocation.requeue()
         except EngineRefused:
             return self._engine.start(requests)
-        return [ids]
+        self.was_put_back = True
+        return [self._allocation.ids()]
 
     def find(self, token: str) -> Mapping[str, Any] | None:
         return self._engine.find(token)
@@ -82,6 +87,9 @@ class _Itself:
 
     def why_stopped(self, ids: Mapping[str, Any], *, has_begun: bool) -> str | None:
         return self._engine.why_stopped(ids, has_begun=has_begun)
+
+    def ran_out_of_memory(self, ids: Mapping[str, Any]) -> bool:
+        return self._engine.ran_out_of_memory(ids)
 
     def follow_later(self, seconds: float, logs: Path) -> bool:
         return self._engine.follow_later(seconds, logs)
@@ -129,7 +137,8 @@ class Allocated:
             return first  # who begins with it says what is missing
         if self._view.records.state.is_outdated(first):
             return None  # the job goes on elsewhere
-        maker = self._maker(self._token, before.step, is_now=True)
+        itself = _Itself(self._with.engine, self._allocation, self._token, is_now=True)
+        maker = self._maker(self._token, before.step, itself)
         while (intent := self._intent(self._token)) is None:
             if isinstance(maker.make(), Wait) and self._runs_before(mine):
                 time.sleep(_LOOK_SECONDS)
@@ -158,7 +167,7 @@ class Allocated:
         """While it is entered, what Slurm tells the job's steps first stops the task, too."""
 
         def told() -> None:
-            end = self._allocation.ends_at()
+            end = self._allocation.killed_at()
             left = None if end is None else (end - self._with.clock.now()).total_seconds()
             now = self._with.clock.monotonic()
             deadline = None if left is None else now + max(0.0, left)
@@ -190,6 +199,8 @@ class Allocated:
                 self._leave_the_next_run(launch)
             elif cause in (Cause.CANCELLED, Cause.UNKNOWN):
                 self._hold(launch, cause)
+            elif cause is Cause.DIED:
+                self._record_turn()  # Slurm kills what is left; the turn behind the array goes on
             else:
                 self._come_back(launch, is_queued=cause is Cause.REQUEUED)
         return self._allocation.exit_code
@@ -202,9 +213,12 @@ class Allocated:
         token = self._next_token()
         self._view.refresh()
         step = self._view.records.state.launches[launch].step
-        self._maker(token, step, is_now=is_queued).make()
-        if self._intent(token) is not None:
-            self._allocation.wait_for_the_end(until_killed=False)
+        itself = _Itself(self._with.engine, self._allocation, token, is_now=is_queued)
+        self._maker(token, step, itself).make()
+        if self._intent(token) is not None and itself.was_put_back:
+            self._allocation.wait_for_the_end(
+                until_killed=False, is_replaced=lambda: self._has_begun(token)
+            )
 
     def _next_token(self) -> str:
         mine = parse_token(self._token)
@@ -218,9 +232,15 @@ class Allocated:
         if record_next_run(self._view, launch, self._next_token(), ids):
             self._allocation.wait_for_the_end(until_killed=True)
 
-    def _maker(self, token: str, step: StepKey, *, is_now: bool) -> TurnMaker:
+    def _has_begun(self, token: str) -> bool:
+        """Whether the run with that token has begun."""
+        with suppress(PerdureError):
+            self._view.refresh()
+        intent = self._intent(token)
+        return intent is not None and has_begun(self._view, intent)
+
+    def _maker(self, token: str, step: StepKey, engine: _Itself) -> TurnMaker:
         """Makes turns that start this allocation's next run, or this one, and nobody else."""
-        engine = _Itself(self._with.engine, self._allocation, token, is_now=is_now)
         parts = replace(self._with, engine=engine)
         return TurnMaker(self._view, parts, name=f"worker {token}", only=step, most=1)
 

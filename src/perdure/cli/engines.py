@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from perdure.cli.places import Places
 from perdure.engines.base import Engine
@@ -34,8 +35,7 @@ def engine_of(
             f"job {job} is for the engine {options.engine!r}, which this perdure does not know",
             hint="Use the perdure that it was submitted with, or a later one.",
         )
-    settle = [sys.executable, "-P", "-m", "perdure", "settle", job]
-    settle += ["--home", str(where.home), "--store", where.store_url]
+    settle = settle_command(job, home=where.home, store_url=where.store_url)
     return cluster_engine(options, follow=settle)
 
 
@@ -56,6 +56,12 @@ def cluster_engine(
     from perdure.engines.slurm.engine import SlurmEngine
 
     return SlurmEngine(options.slurm, follow=follow)
+
+
+def settle_command(job: JobId, *, home: Path, store_url: str) -> list[str]:
+    """The command that makes one turn of the job, wherever both are reached at the same paths."""
+    command = [sys.executable, "-P", "-m", "perdure", "settle", job]
+    return [*command, "--home", str(home), "--store", store_url]
 
 
 def capacity_of(options: Options) -> Host | None:

@@ -84,6 +84,8 @@ class Script:
         if cause in (Cause.CANCELLED, Cause.UNKNOWN):
             hold(view, JOB, cause.value)
             return True
+        if cause is Cause.DIED:
+            return False
         if cause not in (Cause.REQUEUED, Cause.TOLD_LATER):
             try:
                 self._allocation.requeue()

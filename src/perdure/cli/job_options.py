@@ -139,6 +139,11 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         metavar="NAME",
         help="A line with another value of this variable is another job; may be given again.",
     ),
+    click.option(
+        "--memory-growth",
+        metavar="FACTOR:MOST",
+        help="On Slurm: so many times more memory after each end for want of it, at most MOST.",
+    ),
     click.option("--key", metavar="NAME", help="Go on with the job of this name, wherever it was."),
     click.option("--name", metavar="TEXT", help="What the job is called."),
     click.option(
@@ -320,6 +325,8 @@ def with_line(
 
 
 def _options(given: Mapping[str, Any]) -> Options:
+    from perdure.cli.memory_growth import parse_growth
+
     limits, step_limits = _limits(given["limits"])
     key = _key(given["key_file"])
     return Options(
@@ -353,6 +360,7 @@ def _options(given: Mapping[str, Any]) -> Options:
         engine=given["engine"],
         slurm=engine_options("slurm", given["slurm"], given["engine"]),
         lsf=engine_options("lsf", given["lsf"], given["engine"]),
+        memory_growth=parse_growth(given["memory_growth"], engine=given["engine"]),
         save_signal=_signal(given["save_signal"]),
         save_every_seconds=age_seconds(given["save_every"], of="--save-every"),
         restart_args=words(given["restart_args"], of="--restart-args"),
@@ -388,7 +396,18 @@ def engine_options(own: str, given: Sequence[str], engine: str) -> tuple[str, ..
     if engine != own:
         return ()
     found = tuple(word for text in given for word in words(text, of=f"--{own}"))
-    return (*user_config().slurm, *found) if own == "slurm" else found
+    if own == "lsf":
+        return found
+    if found:
+        from perdure.engines.slurm.slurm_format import refused_option
+
+        if (word := refused_option(found)) is not None:
+            raise UsageError(
+                f"--slurm: {word!r} is perdure's own: it makes the arrays of workers, and finds"
+                " them by their names",
+                hint="Leave it out; --workers N says how many run side by side.",
+            )
+    return (*user_config().slurm, *found)
 
 
 def told_at_submit(options: Options) -> str | None:

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from perdure.cli.pointing import pointed
+from perdure.policy.memory_growth import MemoryGrowth
 from perdure.sizes import size_text
 from perdure.store.records.job_document import JobDocument, Options
 
@@ -76,6 +77,8 @@ def _text(field: str, value: object) -> str:
             return shlex.join(value)
         case tuple():
             return ", ".join(str(one) for one in value)
+        case MemoryGrowth():
+            return f"{value.factor:g}:{value.most_mib}M"
         case Mapping():
             return _pairs(value) or "nothing"
         case _:

@@ -43,6 +43,11 @@ class Places(Struct, frozen=True, kw_only=True):
         """The folder of a job's logs."""
         return self.home / "logs" / job
 
+    @staticmethod
+    def home_of(logs: Path) -> Path:
+        """The home that a job's folder of logs lies in: a worker is told only that one."""
+        return logs.parent.parent
+
     @property
     def locks(self) -> Path:
         """The folder of lock files."""

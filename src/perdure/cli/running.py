@@ -26,6 +26,7 @@ from perdure.cli.managed import (
     managed_job,
     resume_all,
 )
+from perdure.cli.memory_growth import check_growth
 from perdure.cli.news import News
 from perdure.cli.places import Places
 from perdure.cli.pointing import pointed
@@ -89,6 +90,7 @@ def run_job(
     document = replace(document, name=document.name or job.name)
     check_runnable(document, job, capacity_of(document.options))
     check_places(document.options, where)
+    check_growth(document.options, job)
     store = where.open(write=True, create=True)
     submitted = submit(
         store.driver,

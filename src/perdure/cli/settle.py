@@ -1,5 +1,6 @@
 """``perdure settle``: a turn by whoever comes when an array of workers is over."""
 
+import os
 from typing import Any
 
 import click
@@ -14,8 +15,10 @@ def settle(job: str, **given: Any) -> int:
     """Make one turn of JOB: what has ended is recorded, what is next is started.
 
     Each array of workers on Slurm or LSF is followed by a small job that does this, so that nobody
-    has to stay logged in. Anybody may do it at any time: two turns at once do no harm.
+    has to stay logged in. Anybody may do it at any time: two turns at once do no harm. There a step
+    whose workers the cluster refuses is suspended with the reason: `perdure why` shows it.
     """
+    from perdure.cli.allocations import job_of
     from perdure.cli.managed import managed_job
     from perdure.cli.naming import find_job
     from perdure.cli.settling import settle_job
@@ -24,7 +27,8 @@ def settle(job: str, **given: Any) -> int:
     where = places(given["home"], given["store"])
     store = where.open(write=True)
     document = find_job(store, job)
-    status = settle_job(managed_job(where, store, document, load(document)))
+    managed = managed_job(where, store, document, load(document))
+    status = settle_job(managed, holds=job_of(os.environ) is not None)
     word = "under way" if status is None else status.state.value
     click.echo(f"perdure: job {document.job} is {word}", err=True)
     return 0

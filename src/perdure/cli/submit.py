@@ -34,8 +34,10 @@ def submit(**given: Any) -> int:
     from perdure.cli.engines import capacity_of
     from perdure.cli.kept_options import kept_options
     from perdure.cli.managed import present_document
+    from perdure.cli.memory_growth import check_growth
     from perdure.cli.probing import probe_of
     from perdure.cli.settling import start_on_engine
+    from perdure.cli.turns_by_hand import told_of_turns
     from perdure.clock import SystemClock, pause
     from perdure.manager.submission import check_runnable, open_job_of_line
     from perdure.manager.submission import submit as put
@@ -48,6 +50,7 @@ def submit(**given: Any) -> int:
     document = replace(document, name=document.name or job.name)
     check_runnable(document, job, capacity_of(document.options))
     check_places(document.options, where)
+    check_growth(document.options, job)
     store = where.open(write=True, create=True)
     if (other := open_job_of_line(store.driver, line, SystemClock(), pause)) is not None:
         resume = pointed(f"perdure resume {other.job}")
@@ -69,6 +72,8 @@ def submit(**given: Any) -> int:
     else:
         start_on_engine(where, store, submitted)
         goes_on = f"It goes on by itself on the cluster; look with: perdure status {found.job}"
+        if (by_hand := told_of_turns(found, job)) is not None:
+            click.echo(pointed(f"perdure: {by_hand}"), err=True)
     if given["as_json"]:
         click.echo(json.dumps({"job": found.job, "key": found.key, "new": submitted.is_new}))
         return 0

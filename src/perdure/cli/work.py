@@ -4,7 +4,9 @@ It becomes the keeper before anything heavy is imported; the worker is its child
 read here and passed on as values. What the worker prints itself goes where the engine says.
 
 Exit codes: 0 whatever became of the tasks (their outcomes are in the journal), 5 and up for a store
-that cannot be used, 70 for a bug of ours, 75 for LSF: put the job back into the queue.
+that cannot be used, 70 for a bug of ours. An element of an array ends with 75 to have LSF put it
+back, and else always with 0: some sites put back, or hold, what ends otherwise, and whether it is
+tried again is perdure's to decide.
 """
 
 import argparse
@@ -22,7 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     if options.wait:
         return keep(options.token, _work_when_ordered)
-    return keep(options.token, lambda: _work(options, dict(os.environ)))
+    code = keep(options.token, lambda: _work(options, dict(os.environ)))
+    return code if options.restarts is None else 0
 
 
 def _work_when_ordered() -> int:
@@ -56,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--logs", type=Path)
     parser.add_argument("--sessions", type=Path)
     parser.add_argument("--gpus", default=None)
-    parser.add_argument("--restarts", type=int, default=0, help="of this element of an array")
+    parser.add_argument("--restarts", type=int, help="of this element of an array")
     parser.add_argument("--wait", action="store_true", help="for the order, on standard input")
     return parser
 
@@ -80,7 +83,7 @@ def _work(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
                 logs=options.logs,
                 sessions=options.sessions,
                 gpus=options.gpus,
-                restarts=options.restarts,
+                restarts=options.restarts or 0,
             ),
             environment,
             board,

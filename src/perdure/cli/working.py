@@ -177,11 +177,14 @@ def _allocated(
     if allocation is None or parse_token(options.token) is None:
         return None  # a process of a script's job, which is the host
     from perdure.cli.allocated import Allocated
-    from perdure.cli.engines import cluster_engine
+    from perdure.cli.engines import cluster_engine, settle_command
+    from perdure.cli.places import Places
 
     view = _view(store, document, job)
     its_own = replace(view.document.options, engine=batch_system(environment))
-    engine = cluster_engine(its_own, own_job=allocation.job)
+    home = Places.home_of(options.logs)
+    settle = settle_command(document.job, home=home, store_url=options.store)
+    engine = cluster_engine(its_own, follow=settle, own_job=allocation.job)
     view.start_by(engine, None)
     return Allocated(
         allocation, view, _turn_parts(options, store, engine, environment), options.token

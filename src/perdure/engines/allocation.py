@@ -21,6 +21,7 @@ LEAD_SECONDS = 180.0
 LEAD_PART = 0.4
 #: A limit may be changed while the job runs; so often it is asked for.
 _ASK_SECONDS = 60.0
+_LOOK_SECONDS = 5.0
 
 
 class Allocation(Protocol):
@@ -59,7 +60,13 @@ class Allocation(Protocol):
         """
         ...
 
-    def wait_for_the_end(self, *, until_killed: bool) -> None:
+    def killed_at(self) -> datetime | None:
+        """When its processes are killed, once it was told to end; None where that is not known."""
+        ...
+
+    def wait_for_the_end(
+        self, *, until_killed: bool, is_replaced: Callable[[], bool] = lambda: False
+    ) -> None:
         """Do nothing until this process is ended (see `wait_to_be_ended`)."""
         ...
 
@@ -68,7 +75,12 @@ class Allocation(Protocol):
         ...
 
 
-def wait_to_be_ended(longest_seconds: float, *, until_killed: bool) -> None:
+def wait_to_be_ended(
+    longest_seconds: float,
+    *,
+    until_killed: bool,
+    is_replaced: Callable[[], bool] = lambda: False,
+) -> None:
     """Do nothing until this process is ended: one that leaves by itself has "completed".
 
     Main thread only.
@@ -77,6 +89,8 @@ def wait_to_be_ended(longest_seconds: float, *, until_killed: bool) -> None:
         longest_seconds: then it returns all the same.
         until_killed: stay also when it is asked to leave, as it is some seconds before: what is
             behind this command in a script must not run.
+        is_replaced: asked every few seconds: whether the next run has begun. Then nobody here will
+            end this one: its host is lost to the batch system.
     """
     ended = threading.Event()
 
@@ -86,7 +100,10 @@ def wait_to_be_ended(longest_seconds: float, *, until_killed: bool) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
         signal.signal(number, leave)
-    ended.wait(longest_seconds)
+    until = time.monotonic() + longest_seconds
+    while not ended.wait(_LOOK_SECONDS):
+        if is_replaced() or time.monotonic() > until:
+            return
 
 
 class TimeLimit:

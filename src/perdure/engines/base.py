@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
+from perdure.policy.memory_growth import MemoryWish
 from perdure.policy.resources import Requirements
 
 
@@ -21,6 +22,8 @@ class LaunchRequest(Struct, frozen=True, kw_only=True):
         environment: variables that the worker brings its tasks (secrets are not in the store).
         requirements: what its step asks of a host, for an engine that chooses one.
         avoid_hosts: where some of its tasks could not start.
+        memory: more than its step asks for, because that ran out; None: what it asks for.
+        delay_seconds: it is to begin so much later, by an engine that can.
     """
 
     store: str
@@ -33,6 +36,8 @@ class LaunchRequest(Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str]
     requirements: Requirements = field(default_factory=Requirements)
     avoid_hosts: tuple[str, ...] = ()
+    memory: MemoryWish | None = None
+    delay_seconds: float = 0.0
 
 
 class Engine(Protocol):
@@ -45,7 +50,11 @@ class Engine(Protocol):
     ends_with_host: bool
 
     def new_tokens(self, count: int) -> Sequence[str]:
-        """Tokens for launches of one step whose intents are about to be recorded."""
+        """Tokens for launches of one step whose intents are about to be recorded.
+
+        Raises:
+            EngineUnavailable, EngineRefused: it cannot tell how they would be started.
+        """
         ...
 
     def start(self, requests: Sequence[LaunchRequest]) -> Sequence[Mapping[str, Any]]:
@@ -79,6 +88,10 @@ class Engine(Protocol):
             ids: of the worker.
             has_begun: whether it said that it started.
         """
+        ...
+
+    def ran_out_of_memory(self, ids: Mapping[str, Any]) -> bool:
+        """Whether the engine ended that worker because its memory was used up, as far as known."""
         ...
 
     def follow_later(self, seconds: float, logs: Path) -> bool:

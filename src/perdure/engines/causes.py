@@ -15,6 +15,8 @@ class Cause(Enum):
     PREEMPTED = "a more important job took its place"
     #: Somebody, or the batch system itself, put it back into the queue.
     REQUEUED = "it was put back into the queue"
+    #: Its batch process died or left; what is left of it is ended.
+    DIED = "its batch process ended"
     #: Somebody cancelled it.
     CANCELLED = "it was cancelled"
     #: It cannot be told.

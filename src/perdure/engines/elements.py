@@ -3,6 +3,7 @@
 The file lies beside the logs, in the home, which every host of the cluster must see.
 """
 
+import secrets
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,10 +22,15 @@ def tokens_of(requests: Sequence[LaunchRequest]) -> list[Token]:
     Raises:
         EngineRefused: one was made for another engine.
     """
-    return [_token_of(request) for request in requests]
+    return [token_of(request) for request in requests]
 
 
-def _token_of(request: LaunchRequest) -> Token:
+def token_of(request: LaunchRequest) -> Token:
+    """A request's token.
+
+    Raises:
+        EngineRefused: it was made for another engine.
+    """
     token = parse_token(request.token)
     if token is None:
         raise EngineRefused(
@@ -35,12 +41,12 @@ def _token_of(request: LaunchRequest) -> Token:
 
 
 def write_elements(requests: Sequence[LaunchRequest], tokens: Sequence[Token]) -> Path:
-    """Write the array's elements file; returns its path.
+    """Write the array's elements file; returns its path, which no other submission has.
 
     Raises:
         EngineRefused: it cannot be written.
     """
-    path = requests[0].logs / f"{tokens[0].array}.elements"
+    path = requests[0].logs / f"{tokens[0].array}-{secrets.token_hex(4)}.elements"
     launches = [request.launch for request in requests]
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

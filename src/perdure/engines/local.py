@@ -120,6 +120,10 @@ class LocalEngine:
         """A process of this host is there, or it is not."""
         return False
 
+    def ran_out_of_memory(self, ids: Mapping[str, Any]) -> bool:  # noqa: ARG002 - of any
+        """The kernel's proof is the worker's own: who ends a whole worker tells nobody here."""
+        return False
+
     def why_stopped(self, ids: Mapping[str, Any], *, has_begun: bool) -> str | None:  # noqa: ARG002
         """A process of this host is stopped by commands of perdure only."""
         return None

@@ -100,7 +100,7 @@ def _job_commands(found: JobStatus) -> Iterator[str]:
     match found.status.state:
         case State.SUSPENDED if not found.status.is_held:
             yield f"perdure resume {job}"
-        case State.PENDING | State.RUNNING if not found.has_manager:
+        case State.PENDING | State.RUNNING if not (found.has_manager or found.is_followed):
             yield f"perdure resume {job}"
         case State.FAILED:
             yield f"perdure resume {job}"

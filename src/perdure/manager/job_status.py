@@ -151,6 +151,12 @@ class JobStatus(Struct, frozen=True, kw_only=True):
         return self.now.manager is not None and self.now.manager["state"] != "gone"
 
     @property
+    def is_followed(self) -> bool:
+        """Whether its workers are a cluster's, and are there: a job behind them makes the turn."""
+        is_there = any(one.state != "gone" for one in self.now.launches.values())
+        return self.document.options.engine != "local" and is_there
+
+    @property
     def goes_on(self) -> bool:
         """Whether turns are to be made: it has not ended, and waits for nobody."""
         return self.status.state in (State.PENDING, State.RUNNING)
@@ -299,6 +305,8 @@ def _reason(found: JobStatus) -> str:
             return f"a person suspended it; it goes on with: perdure resume {job}"
         case State.PENDING | State.RUNNING if not found.is_worked_on:
             return f"{_NOBODY}; it goes on with: perdure resume {job}"
+        case State.PENDING | State.RUNNING if not found.has_manager and found.is_followed:
+            return "it goes on by itself on the cluster"
         case State.PENDING | State.RUNNING if not found.has_manager:
             who = "nobody manages it" if found.now.manager is None else "its manager is gone"
             return f"{who}: {_UNMANAGED}; manage it with: perdure resume {job}"

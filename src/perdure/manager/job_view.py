@@ -241,6 +241,21 @@ class JobView:
             return LaunchState.DEAD
         return LaunchState.QUEUED
 
+    def lost_workers(self) -> tuple[LaunchId, ...]:
+        """Launches that look alive by their heartbeat, and that the engine does not have any more.
+
+        They are dead, or their host is out of the engine's reach: their heartbeat will tell.
+        """
+        engine, launched = self._with.engine, self.records.state.launched
+        return tuple(
+            intent.launch
+            for intent in self.records.state.launches.values()
+            if engine is not None
+            and (ids := launched.get(intent.token)) is not None
+            and self.launch_state(intent) is LaunchState.LIVE
+            and not engine.is_there(ids)
+        )
+
     def snapshot(self) -> JobSnapshot:
         """What a turn decides from."""
         stops = self.stops
@@ -339,7 +354,7 @@ def requirements(written: HostRequirements) -> Requirements:
 
 def grant_of(resources: Mapping[str, Any]) -> Grant | None:
     """What a launch was given, by its intent; None: nothing was counted."""
-    if not resources:
+    if "amounts" not in resources:
         return None
     gpus = resources.get("gpus")
     return Grant(

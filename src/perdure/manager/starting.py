@@ -9,6 +9,7 @@ from perdure.clock import Clock
 from perdure.errors import EngineRefused, JobMissing
 from perdure.manager.job_view import JobView
 from perdure.manager.stored_jobs import stored_job
+from perdure.manager.vain_rounds import has_begun
 from perdure.store.drivers.driver import Driver
 from perdure.store.layout import LaunchId
 
@@ -69,14 +70,8 @@ class Starts:
 
     def _forget_those_before_one_that_began(self) -> None:
         for index in reversed(range(len(self._started))):
-            if self._has_begun(self._started[index]):
+            intent = self._view.records.state.launches.get(self._started[index])
+            if intent is not None and has_begun(self._view, intent):
                 self._started = self._started[index + 1 :]
                 self._over, self._times, self._not_before = set(), 0, 0.0
                 return
-
-    def _has_begun(self, launch: LaunchId) -> bool:
-        records = self._view.records
-        account = records.known_account(launch)
-        if account.trouble and not account.attempts:
-            return False
-        return account.opened is not None or launch in records.state.started

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from perdure.clock import from_text
 from perdure.journal.account import AttemptAccount
+from perdure.policy.memory_growth import memory_ends
 from perdure.policy.outcome import AttemptState
 from perdure.policy.resuming import Start
 from perdure.policy.snapshot import PendingLineage
@@ -26,7 +27,14 @@ from perdure.store.records.log import Log
 from perdure.template.outline import StepOutline
 from perdure.template.space import TaskParameters, task_key
 from perdure.worker.claiming import LineageView
-from perdure.worker.deciding import Decision, StepRules, current_values, decide, resumed
+from perdure.worker.deciding import (
+    Decision,
+    StepRules,
+    current_values,
+    decide,
+    history,
+    resumed,
+)
 from perdure.worker.job_records import JobRecords, LineageId, Share
 from perdure.worker.shares import next_share, tasks_of
 
@@ -348,8 +356,13 @@ class StepView(Struct):
             if watched.ended_at:
                 since = now - from_text(watched.ended_at).timestamp()
                 wait = max(0.0, decision.answer.wait_seconds - max(0.0, since))
-            found.append(PendingLineage(task=task, wait_seconds=wait))
+            ends = self._memory_ends(watched)
+            found.append(PendingLineage(task=task, wait_seconds=wait, memory_ends=ends))
         return tuple(found)
+
+    def _memory_ends(self, watched: Watched) -> int:
+        killed = self.records.state.out_of_memory
+        return 0 if watched.view is None else memory_ends(history(watched.view), killed)
 
 
 def _is_named_by(task: TaskKey, values: Mapping[str, str] | None) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 from ulid import ULID
 
 from perdure.clock import Clock
@@ -21,6 +22,14 @@ from perdure.errors import EngineRefused
 from perdure.manager.holding import hold
 from perdure.manager.job_view import JobView, grant_of, requirements
 from perdure.manager.starting import Starts
+from perdure.manager.vain_rounds import (
+    LIMIT,
+    delay_seconds,
+    last_resume,
+    trouble_of,
+    vain_rounds,
+)
+from perdure.policy.memory_growth import memory_wish
 from perdure.policy.resources import Grant
 from perdure.policy.snapshot import LaunchState
 from perdure.policy.states import Counts
@@ -39,7 +48,7 @@ from perdure.policy.turn import (
 from perdure.store import layout
 from perdure.store.drivers.driver import Driver
 from perdure.store.layout import LaunchId, StepKey, TaskKey
-from perdure.store.records.job_log import LaunchIntent
+from perdure.store.records.job_log import OUT_OF_MEMORY, LaunchIntent
 from perdure.worker.claiming import fence, seal
 from perdure.worker.keeper import end_launch
 
@@ -111,6 +120,8 @@ class TurnMaker:
         for _ in range(MAX_ROUNDS):
             self._view.refresh()
             self._refuse_moved()
+            if self._hold_cancelled():
+                continue
             answer = self._round()
             if answer is not None:
                 return answer
@@ -124,6 +135,33 @@ class TurnMaker:
                 f"job {job} was given another engine, or other options of it, meanwhile",
                 hint=f"It goes on there; see: perdure status {job}",
             )
+
+    def _hold_cancelled(self) -> bool:
+        """Hold what workers left that were cancelled while they saved; whether there was any.
+
+        A worker holds that itself; the engine may have killed it before it came to do so.
+        """
+        if self._with.engine.ends_with_host:
+            return False
+        held = [
+            (Scope(intent.step, task), why)
+            for intent in self._view.records.state.launches.values()
+            if (why := self._why_cancelled(intent)) is not None
+            for task in self._view.steps[intent.step].last_held_by(intent.launch, self._view.stops)
+            if last_resume(self._view, Scope(intent.step, task)) < intent.number
+        ]
+        for scope, why in held:
+            hold(self._view, scope, why)
+        return bool(held)
+
+    def _why_cancelled(self, intent: LaunchIntent) -> str | None:
+        """Why what an ended launch left is not to be started again."""
+        ids = self._view.records.state.launched.get(intent.token)
+        if ids is None or intent.step not in self._view.steps:
+            return None
+        if not self._view.has_ended(intent.launch):
+            return None
+        return self._with.engine.why_stopped(ids, has_begun=True)
 
     def _round(self) -> Wait | Rest | None:
         """Carry a plan out; None when something was recorded or refused: plan anew."""
@@ -148,11 +186,8 @@ class TurnMaker:
                     self._settle(action)
                     return None
                 case Launch(step=step):
-                    if wait := self._starts.pause():
-                        return Wait(seconds=wait)
                     found = [one for one in plan if _is_launch_of(one, step)]
-                    self._launch(found[: self._most])
-                    return None
+                    return self._launch_step(StepKey(step), found[: self._most])
                 case Impossible(step=step, reasons=reasons):
                     self._tell_impossible(step, reasons)
         msg = "a plan ends in Wait or Rest"
@@ -166,10 +201,18 @@ class TurnMaker:
         intent = records.state.launches.get(launch)
         if intent is not None and not records.state.is_outdated(launch):
             self._hold_if_stopped(intent)
-        seal(records, launch, by=self._name)
+        seal(records, launch, by=self._name, reason=self._reason_of(intent))
         fence(records, launch)
         if intent is not None:
             end_launch(intent.token, folder=self._with.sessions / launch)
+
+    def _reason_of(self, intent: LaunchIntent | None) -> str | None:
+        """What the engine says of the end of a launch, where that matters for the next one."""
+        state = self._view.records.state
+        is_ours = intent is not None and not state.is_outdated(intent.launch)
+        ids = state.launched.get(intent.token) if intent is not None and is_ours else None
+        ran_out = ids is not None and self._with.engine.ran_out_of_memory(ids)
+        return OUT_OF_MEMORY if ran_out else None
 
     def _hold_if_stopped(self, intent: LaunchIntent) -> None:
         """What somebody ended in the engine stays stopped: its tasks, or its step without any."""
@@ -177,7 +220,7 @@ class TurnMaker:
         has_begun = self._view.has_begun(intent.launch)
         engine = self._with.engine
         why = None if ids is None else engine.why_stopped(ids, has_begun=has_begun)
-        if why is None:
+        if why is None or last_resume(self._view, Scope(intent.step)) > intent.number:
             return
         held = self._view.held_by(intent) if self._others_go_on(intent) else ()
         what = f"{len(held)} tasks of step" if held else "step"
@@ -217,7 +260,32 @@ class TurnMaker:
             if self._with.driver.head(key) is not None:
                 self._with.driver.sync(key)
 
-    def _launch(self, actions: Sequence[Launch]) -> None:
+    def _launch_step(self, step: StepKey, actions: Sequence[Launch]) -> Wait | None:
+        """Start workers, unless those before them ended before they began."""
+        if self._with.engine.ends_with_host:
+            if wait := self._starts.pause():
+                return Wait(seconds=wait)
+            self._launch(actions)
+            return None
+        rounds = vain_rounds(self._view, step)
+        if rounds >= LIMIT:
+            self._give_up(step, rounds)
+        else:
+            self._launch(actions, delay_seconds(rounds))
+        return None
+
+    def _give_up(self, step: StepKey, rounds: int) -> None:
+        """A step whose workers do not come to begin waits for a person."""
+        trouble = trouble_of(self._view, step)
+        why = (
+            f"workers ended before they began, {rounds} times in a row"
+            f"{f': {trouble}' if trouble else ''}; what the last one said is in the newest .out"
+            f" file in {self._with.logs}"
+        )
+        self._with.told(f"step {self._name_of(step)!r} is suspended: {why}")
+        hold(self._view, Scope(step), why)
+
+    def _launch(self, actions: Sequence[Launch], delay: float = 0.0) -> None:
         """Record the intents of one step's launches; start the workers of those that are ours."""
         requests: list[LaunchRequest] = []
         tokens = self._with.engine.new_tokens(len(actions))
@@ -225,9 +293,8 @@ class TurnMaker:
             launch = LaunchId(str(ULID()).lower())
             if not self._view.records.append(self._intent(launch, token, action)):
                 break
-            requests.append(
-                self._request(launch, token, action.step, action.grant, action.avoid_hosts)
-            )
+            request = self._request(launch, token, action.step, action.grant, action.memory_ends)
+            requests.append(replace(request, delay_seconds=delay, avoid_hosts=action.avoid_hosts))
         if requests:
             self._start(requests)
             if self._most is not None:
@@ -245,7 +312,7 @@ class TurnMaker:
                 for task in action.tasks
             ],
             "shares": action.takes_shares,
-            "resources": _resources(action.grant),
+            "resources": _resources(action.grant, action.memory_ends),
         }
 
     def _relaunch(self, launch: LaunchId, token: str) -> None:
@@ -255,7 +322,9 @@ class TurnMaker:
             self._record_ids(token, found)
             return
         intent = self._view.records.state.launches[launch]
-        self._start([self._request(launch, token, intent.step, grant_of(intent.resources))])
+        ends = int(intent.resources.get("memory_ends", 0))
+        grant = grant_of(intent.resources)
+        self._start([self._request(launch, token, intent.step, grant, ends)])
 
     def _request(
         self,
@@ -263,7 +332,7 @@ class TurnMaker:
         token: str,
         step: int,
         grant: Grant | None,
-        avoid_hosts: tuple[str, ...] = (),
+        memory_ends: int,
     ) -> LaunchRequest:
         gpus = None
         if grant is not None and grant.gpus is not None:
@@ -278,7 +347,7 @@ class TurnMaker:
             gpus=gpus,
             environment=self._with.environment,
             requirements=requirements(self._view.job.step(step).requirements),
-            avoid_hosts=avoid_hosts,
+            memory=memory_wish(memory_ends, self._view.document.options.memory_growth),
         )
 
     def _start(self, requests: Sequence[LaunchRequest]) -> None:
@@ -310,10 +379,11 @@ def _counts(counts: Counts) -> dict[str, int]:
     return {name: number for name, number in to_builtins(counts).items() if number}
 
 
-def _resources(grant: Grant | None) -> dict[str, Any]:
+def _resources(grant: Grant | None, memory_ends: int) -> dict[str, Any]:
+    described: dict[str, Any] = {"memory_ends": memory_ends} if memory_ends else {}
     if grant is None:
-        return {}
-    described: dict[str, Any] = {"amounts": [list(pair) for pair in grant.amounts]}
+        return described
+    described["amounts"] = [list(pair) for pair in grant.amounts]
     if grant.gpus is not None:
         described["gpus"] = list(grant.gpus)
     return described

@@ -24,6 +24,7 @@ class Launch(Struct, frozen=True, kw_only=True):
         takes_shares: whether it then takes shares of the step.
         grant: what it gets of the host; None where nobody bounds it.
         avoid_hosts: where some of its lineages could not start.
+        memory_ends: how often memory ran out in the one of its lineages that had most of that.
     """
 
     step: int
@@ -31,6 +32,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     takes_shares: bool = True
     grant: Grant | None = None
     avoid_hosts: tuple[str, ...] = ()
+    memory_ends: int = 0
 
 
 class Impossible(Struct, frozen=True, kw_only=True):
@@ -126,6 +128,7 @@ def _deal(
                 takes_shares=step.unshared > 0,
                 grant=grant,
                 avoid_hosts=avoid,
+                memory_ends=max((lineage.memory_ends for lineage in hand), default=0),
             )
         )
     return launches

@@ -59,11 +59,13 @@ class PendingLineage(Struct, frozen=True, kw_only=True):
         task: its key.
         wait_seconds: of its back-off that are left; 0 or less: it is due.
         avoid_host: where it could not start; "" for none.
+        memory_ends: how often memory ran out in it.
     """
 
     task: str
     wait_seconds: float = 0.0
     avoid_host: str = ""
+    memory_ends: int = 0
 
 
 class StepInTurn(Struct, frozen=True, kw_only=True):

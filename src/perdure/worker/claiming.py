@@ -342,7 +342,14 @@ def _counter(records: JobRecords, launch: LaunchId) -> object:
     return read_counter(records.driver, layout.heartbeat(records.job, launch))
 
 
-def seal(records: JobRecords, launch: LaunchId, *, by: str, counter: object = _NOT_READ) -> None:
+def seal(
+    records: JobRecords,
+    launch: LaunchId,
+    *,
+    by: str,
+    counter: object = _NOT_READ,
+    reason: str | None = None,
+) -> None:
     """Put the seal: the launch is taken to be dead. Nothing to do where somebody did.
 
     Args:
@@ -351,10 +358,12 @@ def seal(records: JobRecords, launch: LaunchId, *, by: str, counter: object = _N
         by: who says so.
         counter: of its heartbeat, as it was judged to stand still; else as it is now. Whoever
             claims after this seal sees by it whether the launch has moved since.
+        reason: what the engine says of its end, where that matters later.
     """
     judged = _counter(records, launch) if counter is _NOT_READ else counter
     while launch not in records.state.seals:
-        records.append({"kind": "seal", "launch": launch, "by": by, "counter": judged})
+        record = {"kind": "seal", "launch": launch, "by": by, "counter": judged}
+        records.append(record if reason is None else {**record, "reason": reason})
 
 
 def fence(records: JobRecords, launch: LaunchId) -> None:

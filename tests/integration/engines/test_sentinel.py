@@ -27,6 +27,15 @@ def test_the_word_comes_at_once_and_once():
     assert sentinel._process.returncode == 0
 
 
+def test_a_step_that_is_killed_was_cancelled():
+    heard = threading.Event()
+    with Sentinel(heard.set, step=()) as sentinel:
+        pid = sentinel._process.pid
+        wait_until("it waits", lambda: waits_for_signals(pid))
+        os.kill(pid, signal.SIGKILL)
+        assert heard.wait(10)
+
+
 def test_nothing_is_said_where_nothing_happens():
     heard = threading.Event()
     with Sentinel(heard.set, step=()) as sentinel:

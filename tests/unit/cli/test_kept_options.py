@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from perdure.cli.kept_options import _NOT_KEPT, kept_options
+from perdure.policy.memory_growth import MemoryGrowth
 from perdure.store.layout import JobId
 from perdure.store.records.job_document import JobDocument, Options, Text
 
@@ -44,6 +45,10 @@ OTHERS = {
     "restart_cmd": (("./again",), "--restart-cmd stays nothing (given now: ./again)"),
     "save_signal": ("SIGHUP", "--save-signal stays SIGUSR2 (given now: SIGHUP)"),
     "save_every_seconds": (60, "--save-every stays nothing (given now: 60 s)"),
+    "memory_growth": (
+        MemoryGrowth(factor=1.5, most_mib=2048),
+        "--memory-growth stays nothing (given now: 1.5:2048M)",
+    ),
     "local_store": ("/fast", "--local-store stays nothing (given now: /fast)"),
 }
 

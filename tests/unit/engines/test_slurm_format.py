@@ -9,15 +9,24 @@ from perdure.engines.causes import Cause
 from perdure.engines.slurm.slurm_format import (
     Queued,
     array_script,
+    array_sizes,
     cause_of_end,
+    command_environment,
+    kill_wait_seconds,
+    memory_options,
     parse_fields,
     parse_queue,
+    parse_settings,
     parse_submission,
+    partitions_named,
     place_options,
+    refused_option,
     resource_options,
+    restricted_partitions,
 )
 from perdure.engines.tokens import Token, element_lines
 from perdure.errors import EngineRefused
+from perdure.policy.memory_growth import MemoryWish
 from perdure.policy.resources import AmountRequirement, AttributeRequirement, Requirements
 
 NOW = datetime(2026, 11, 30, 11, 9, 7)  # noqa: DTZ001 - local, as Slurm's are
@@ -54,6 +63,9 @@ def fields(**other):
         ({"TimeLimit": "UNLIMITED"}, Cause.CANCELLED),
         ({"JobState": "RUNNING", "EndTime": "2026-11-30T12:09:06"}, Cause.UNKNOWN),
         ({"EndTime": "Unknown"}, Cause.UNKNOWN),
+        ({"Reason": "JobLaunchFailure", "ExitCode": "0:9"}, Cause.DIED),
+        ({"Reason": "NonZeroExitCode", "ExitCode": "1:0"}, Cause.DIED),
+        ({"Reason": "JobLaunchFailure", "Restarts": "1"}, Cause.REQUEUED),
     ],
 )
 def test_why_a_job_was_ended(said, cause):
@@ -130,6 +142,87 @@ def test_what_names_no_job(text):
         parse_submission(text)
 
 
+@pytest.mark.parametrize(
+    ("count", "limit", "sizes"),
+    [(1, 1, [1]), (3, 3, [3]), (4, 3, [3, 1]), (25, 11, [11, 11, 3]), (2, 1, [1, 1]), (0, 5, [])],
+)
+def test_no_array_is_larger_than_slurm_takes(count, limit, sizes):
+    assert array_sizes(count, limit) == sizes
+
+
+def test_the_settings():
+    text = "Configuration data as of 2026-11-30T11:09:07\nMaxArraySize            = 1001\nX =\n"
+    assert parse_settings(text) == {"MaxArraySize": "1001", "X": ""}
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"), [("30 sec", 30.0), ("5 sec", 5.0), ("", 0.0), ("(null)", 0.0)]
+)
+def test_how_long_slurm_waits_before_it_kills(said, seconds):
+    assert kill_wait_seconds({"KillWait": said}) == seconds
+    assert kill_wait_seconds({}) == 0.0
+
+
+def test_a_job_does_not_inherit_which_one_its_submitter_was():
+    mine = {
+        "PATH": "/bin",
+        "SLURM_CONF": "/etc/slurm.conf",
+        "SLURM_JOB_ID": "7",
+        "SLURM_RESTART_COUNT": "2",
+        "SLURMD_NODENAME": "n1",
+        "SBATCH_ACCOUNT": "lab",
+        "PERDURE_TOKEN": "ab-0",
+        "PERDURE_HOME": "/home/me/perdure",
+    }
+    assert command_environment(mine, without="PERDURE_TOKEN") == {
+        "PATH": "/bin",
+        "SLURM_CONF": "/etc/slurm.conf",
+        "SBATCH_ACCOUNT": "lab",
+        "PERDURE_HOME": "/home/me/perdure",
+    }
+
+
+PARTITIONS = """\
+PartitionName=low AllowGroups=ALL AllocNodes=login1,login2 Default=YES State=UP
+PartitionName=high AllowGroups=ALL AllocNodes=ALL Default=NO State=UP
+PartitionName=far AllowGroups=ALL AllocNodes=login1 Default=NO State=UP
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "restricted"),
+    [
+        ([], [("low", "login1,login2")]),
+        (["-t", "5"], [("low", "login1,login2")]),
+        (["-p", "high"], []),
+        (["-p", "low", "--partition=high"], []),
+        (["-p", "high,far"], [("far", "login1")]),
+        (["-p", "unknown"], []),
+    ],
+)
+def test_partitions_that_take_jobs_from_some_hosts_only(options, restricted):
+    assert restricted_partitions(PARTITIONS, partitions_named(options)) == restricted
+
+
+@pytest.mark.parametrize(
+    ("options", "refused"),
+    [
+        (["-p", "long", "-a", "0-3"], "-a"),
+        (["-a0-3"], "-a0-3"),
+        (["--array=0-3%2"], "--array=0-3%2"),
+        (["--arr", "0-3"], "--arr"),
+        (["-Jmine"], "-Jmine"),
+        (["--job-name=mine"], "--job-name=mine"),
+        (["--wrap=true"], "--wrap=true"),
+        (["--test-only"], "--test-only"),
+        (["-A", "lab", "--account=lab", "--wait-all-nodes=1", "--partition=a", "-t", "1"], None),
+        ([], None),
+    ],
+)
+def test_options_that_are_perdures_own(options, refused):
+    assert refused_option(options) == refused
+
+
 def amounts(**least):
     names = {"cpus": "vcpu", "memory": "memory", "gpus": "gpu", "scratch": "disk.scratch"}
     return tuple(
@@ -146,6 +239,27 @@ def test_amounts_as_options():
         "--gpus=2",
         "--tmp=10M",
     ]
+
+
+@pytest.mark.parametrize(
+    ("memory", "options", "grown"),
+    [
+        (1000, [], ["--mem=2000M"]),
+        (1000, ["--mem=4G"], ["--mem=8192M"]),
+        (0, ["--mem", "1500"], ["--mem=3000M"]),
+        (0, ["--mem-per-cpu=512K", "-t", "5"], ["--mem-per-cpu=1M"]),
+        (0, ["--mem=6GB"], ["--mem=10000M"]),
+        (0, ["--mem=20G"], ["--mem=20480M"]),
+        (0, ["--mem=0"], []),
+        (0, ["--mem=all"], []),
+        (0, [], []),
+    ],
+)
+def test_more_memory_of_what_was_asked(memory, options, grown):
+    asked = Requirements(amounts=amounts(memory=memory))
+    wish = MemoryWish(times=2.0, most_mib=10_000)
+    assert memory_options(asked, options, wish) == grown
+    assert memory_options(asked, options, None) == []
 
 
 def test_nothing_asked_is_one_cpu():

@@ -67,10 +67,16 @@ class LsfAllocation:
         except EngineUnavailable:
             self.exit_code = REQUEUE_EXIT
 
-    def wait_for_the_end(self, *, until_killed: bool) -> None:
+    def killed_at(self) -> datetime | None:
+        """At its end, or some seconds later: how many a site has LSF wait it does not say."""
+        return self.ends_at()
+
+    def wait_for_the_end(
+        self, *, until_killed: bool, is_replaced: Callable[[], bool] = lambda: False
+    ) -> None:
         """Do nothing until LSF ends this process, unless its exit code is to put it back."""
         if not self.exit_code:
-            wait_to_be_ended(_END_SECONDS, until_killed=until_killed)
+            wait_to_be_ended(_END_SECONDS, until_killed=until_killed, is_replaced=is_replaced)
 
     def first_word(self, told: Callable[[], None]) -> AbstractContextManager[object]:  # noqa: ARG002
         """All processes of a job are told at once."""

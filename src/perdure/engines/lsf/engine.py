@@ -188,6 +188,11 @@ class LsfEngine:
             return f"LSF's job {name} was told to end, and LSF does not say by whom ({why})"
         return None
 
+    def ran_out_of_memory(self, ids: Mapping[str, Any]) -> bool:
+        """Whether LSF ended the element for its memory (TERM_MEMLIMIT), as far as it was asked."""
+        job = self._jobs.get(str(ids.get("job")))
+        return job is not None and job.is_over and "TERM_MEMLIMIT" in job.reason
+
     def interrupt(self, ids: Mapping[str, Any], *, by_person: bool) -> None:
         """Nothing: LSF signals all processes of a job, the task's own, too.
 

@@ -8,14 +8,19 @@ Source: scontrol(1) "requeue", squeue(1) "%e"; docs/engines.md.
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Self
 
 from perdure.engines.allocation import wait_to_be_ended
 from perdure.engines.causes import Cause
 from perdure.engines.slurm.commands import slurm
 from perdure.engines.slurm.sentinel import Sentinel
-from perdure.engines.slurm.slurm_format import cause_of_end, parse_fields
+from perdure.engines.slurm.slurm_format import (
+    cause_of_end,
+    kill_wait_seconds,
+    parse_fields,
+    parse_settings,
+)
 from perdure.errors import EngineError
 
 #: So long Slurm is waited for after it was asked to put the job back (KillWait is 30 s).
@@ -51,6 +56,16 @@ class Allocation:
             return datetime.fromisoformat(text).astimezone(UTC)
         return None
 
+    def killed_at(self) -> datetime | None:
+        """When its processes are killed, once it was told to end; None where that is not known."""
+        end = self.ends_at()
+        if end is None:
+            return None
+        with suppress(EngineError):
+            settings = parse_settings(slurm(["scontrol", "show", "config"]))
+            return end + timedelta(seconds=kill_wait_seconds(settings))
+        return end
+
     def cause(self) -> Cause:
         """Why Slurm told it to end, asked just then."""
         fields: dict[str, str] = {}
@@ -73,9 +88,11 @@ class Allocation:
         """
         slurm(["scontrol", "requeue", self.job])
 
-    def wait_for_the_end(self, *, until_killed: bool) -> None:
+    def wait_for_the_end(
+        self, *, until_killed: bool, is_replaced: Callable[[], bool] = lambda: False
+    ) -> None:
         """Do nothing until Slurm ends this process (see `wait_to_be_ended`)."""
-        wait_to_be_ended(_END_SECONDS, until_killed=until_killed)
+        wait_to_be_ended(_END_SECONDS, until_killed=until_killed, is_replaced=is_replaced)
 
     def first_word(self, told: Callable[[], None]) -> Sentinel:
         """A preemption is told to the job's steps first (see `sentinel`)."""

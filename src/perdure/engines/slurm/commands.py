@@ -4,15 +4,21 @@ A controller that does not answer is no refusal: jobs go on running without it, 
 again later. Every command has a time limit of its own, since a controller that hangs would hang
 whoever asks.
 
-Blocks: for as long as the command takes, a minute at most.
+Blocks: for as long as the command takes, a minute at most; `patiently` for longer.
 """
 
+import os
 import subprocess
+import time
 from collections.abc import Sequence
 
+from perdure.engines.slurm.slurm_format import command_environment
 from perdure.errors import EngineRefused, EngineUnavailable
+from perdure.worker.processes import TOKEN_VARIABLE
 
 _LONGEST_SECONDS = 60.0
+#: A controller that is started anew answers within this; and so often it is asked meanwhile.
+_PATIENCE_SECONDS, _AGAIN_SECONDS = 300.0, 5.0
 #: What Slurm's commands say where nobody answers; the exit code is 1 as for everything else.
 _SILENT = (
     "unable to contact slurm controller",
@@ -41,6 +47,7 @@ def slurm(command: Sequence[str], *, text: str | None = None) -> str:
     try:
         done = subprocess.run(
             command,
+            env=command_environment(os.environ, without=TOKEN_VARIABLE),
             input=text,
             stdin=None if text is not None else subprocess.DEVNULL,
             capture_output=True,
@@ -71,3 +78,22 @@ def slurm(command: Sequence[str], *, text: str | None = None) -> str:
         f"{command[0]} refused: {said}",
         hint='Change what was asked of Slurm (--slurm "…"), then give the command again.',
     )
+
+
+def patiently(command: Sequence[str], *, text: str | None = None) -> str:
+    """The same, for what nobody would ask again: a controller that is away is waited for.
+
+    Blocks: five minutes more at most.
+
+    Raises:
+        EngineUnavailable: nobody answered all that time.
+        EngineRefused: it said no, or is not installed.
+    """
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            return slurm(command, text=text)
+        except EngineUnavailable:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_AGAIN_SECONDS)

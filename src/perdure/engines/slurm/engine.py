@@ -1,10 +1,11 @@
 """Workers as elements of Slurm's job arrays.
 
-Theory of operation. The launches of one step that are started together are one array. Its script
-reads the array's *elements file*, which says which launch each element is, and becomes its worker;
-the file lies beside the logs, in the home, which every node must see. An array has a token, which
-is its job's name; an element's token is made from it, and carried by everything that the element
-runs. So whoever finds an intent without ids asks for the name, and finds the element.
+Theory of operation. The launches of one step that are started together are one array, or several
+where they are more than Slurm's MaxArraySize. Its script reads the array's *elements file*, which
+says which launch each element is, and becomes its worker; the file lies beside the logs, in the
+home, which every node must see. An array has a token, which is its job's name; an element's token
+is made from it, and carried by everything that the element runs. So whoever finds an intent without
+ids asks for the name, and finds the element.
 
 Slurm is asked once for everything that this user has in it, and what it said holds for some
 seconds: a turn asks once, whatever the number of jobs. Where it does not answer, what it said last
@@ -15,7 +16,6 @@ Source: sbatch(1), squeue(1); docs/engines.md.
 """
 
 import getpass
-import math
 import secrets
 import shlex
 import time
@@ -25,13 +25,24 @@ from pathlib import Path
 from typing import Any
 
 from perdure.engines.base import LaunchRequest
-from perdure.engines.elements import NAME, tokens_of, worker_command, write_elements
-from perdure.engines.slurm.commands import slurm
+from perdure.engines.elements import (
+    NAME,
+    token_of,
+    tokens_of,
+    worker_command,
+    write_elements,
+)
+from perdure.engines.slurm.commands import patiently, slurm
 from perdure.engines.slurm.slurm_format import (
     QUEUE_FORMAT,
     Queued,
     array_script,
+    array_sizes,
+    begin_options,
+    memory_options,
+    parse_fields,
     parse_queue,
+    parse_settings,
     parse_submission,
     place_options,
     resource_options,
@@ -41,10 +52,10 @@ from perdure.errors import EngineError, EngineRefused, EngineUnavailable
 
 #: What Slurm said holds for so long.
 FRESH_SECONDS = 2.0
+#: MaxArraySize where Slurm does not say it.
+_USUAL_ARRAY_SIZE = 1001
 #: Of an array's token; the elements' have more behind it.
 _TOKEN_BYTES = 12
-#: In the ids of a run that comes again.
-PUT_BACK = "put_back"
 
 
 class SlurmEngine:
@@ -62,19 +73,60 @@ class SlurmEngine:
         self._follow = tuple(follow)
         self._queue: dict[str, Queued] = {}
         self._asked_at: float | None = None
+        self._tried_at: float | None = None
+        self._array_limit: int | None = None
+        self._delayed: set[str] = set()
 
     def new_tokens(self, count: int) -> Sequence[str]:
-        """Those of the elements of one array."""
-        array = secrets.token_hex(_TOKEN_BYTES)
-        return [str(Token(array=array, index=index)) for index in range(count)]
-
-    def start(self, requests: Sequence[LaunchRequest]) -> Sequence[Mapping[str, Any]]:
-        """Submit one array, and behind it what follows it.
+        """Those of the elements of one array, or of several where Slurm takes none so large.
 
         Raises:
             EngineUnavailable: Slurm does not answer.
-            EngineRefused: it does not take the array.
+            EngineRefused: it takes no arrays at all.
         """
+        limit = self._largest_array() if count > 1 else 1
+        arrays = [(secrets.token_hex(_TOKEN_BYTES), size) for size in array_sizes(count, limit)]
+        return [
+            str(Token(array=array, index=index)) for array, size in arrays for index in range(size)
+        ]
+
+    def _largest_array(self) -> int:
+        """How many elements an array may have; asked once."""
+        if self._array_limit is None:
+            said = parse_settings(slurm(["scontrol", "show", "config"])).get("MaxArraySize", "")
+            self._array_limit = int(said) if said.isdigit() else _USUAL_ARRAY_SIZE
+        if self._array_limit < 1:
+            raise EngineRefused(
+                "Slurm takes no job arrays here: MaxArraySize is 0",
+                hint="Ask whoever runs the cluster for a MaxArraySize of 2 or more.",
+            )
+        return self._array_limit
+
+    def start(self, requests: Sequence[LaunchRequest]) -> Sequence[Mapping[str, Any]]:
+        """Submit the array, or the arrays, and behind all of them what follows.
+
+        Blocks up to five minutes where the controller goes away in between.
+
+        Raises:
+            EngineUnavailable: Slurm does not answer.
+            EngineRefused: it does not take an array; those before it are followed nevertheless.
+        """
+        arrays: dict[str, list[LaunchRequest]] = {}
+        for request in requests:
+            arrays.setdefault(token_of(request).array, []).append(request)
+        jobs: list[str] = []
+        ids: list[Mapping[str, Any]] = []
+        try:
+            for array in arrays.values():
+                jobs.append(self._submit_array(array))
+                ids += [_ids(jobs[-1], token_of(request).index) for request in array]
+        finally:
+            if jobs:
+                self._submit_follower(jobs, requests[0].logs)
+        return ids
+
+    def _submit_array(self, requests: Sequence[LaunchRequest]) -> str:
+        """Its job."""
         first = requests[0]
         tokens = tokens_of(requests)
         name, indexes = tokens[0].array, [token.index for token in tokens]
@@ -88,12 +140,13 @@ class SlurmEngine:
             "--open-mode=append",
             "--requeue",
             *resource_options(first.requirements, first.avoid_hosts),
+            *begin_options(first.delay_seconds),
             *self._options,
+            *memory_options(first.requirements, self._options, first.memory),
         ]
         job = _job_of(slurm(command, text=array_script(worker_command(first), str(elements))))
-        self._asked_at = None
-        self._submit_follower(job, first.logs)
-        return [_ids(job, index) for index in indexes]
+        self._asked_at = self._tried_at = None
+        return job
 
     def follow_later(self, seconds: float, logs: Path) -> bool:
         """By a job that begins then.
@@ -101,13 +154,14 @@ class SlurmEngine:
         Raises:
             EngineUnavailable, EngineRefused: nobody will make it.
         """
-        self._submit_turn([f"--begin=now+{math.ceil(seconds)}"], logs)
+        self._submit_turn(begin_options(seconds), logs)
         return True
 
-    def _submit_follower(self, job: str, logs: Path) -> None:
-        """What makes a turn when the whole array is over, however it ended."""
+    def _submit_follower(self, jobs: Sequence[str], logs: Path) -> None:
+        """What makes a turn when all of the arrays are over, however they ended."""
+        behind = ":".join(["afterany", *jobs])
         with suppress(EngineError):  # who gives a command about the job makes the turn, too
-            self._submit_turn([f"--dependency=afterany:{job}", "--kill-on-invalid-dep=yes"], logs)
+            self._submit_turn([f"--dependency={behind}", "--kill-on-invalid-dep=yes"], logs)
 
     def _submit_turn(self, when: Sequence[str], logs: Path) -> None:
         if not self._follow:
@@ -125,7 +179,7 @@ class SlurmEngine:
             "--wrap",
             shlex.join(self._follow),
         ]
-        slurm(command)
+        patiently(command)
 
     def find(self, token: str) -> Mapping[str, Any] | None:
         """The element that carries the token, if Slurm has it and has not ended it."""
@@ -148,7 +202,7 @@ class SlurmEngine:
         queued = self._found(ids)
         if queued is None:
             return self._asked_at is None
-        if queued.waits_for_its_time and ids.get(PUT_BACK):
+        if queued.waits_for_its_time:
             self._let_begin(queued)
         return not queued.is_over
 
@@ -157,17 +211,20 @@ class SlurmEngine:
         return False
 
     def why_stopped(self, ids: Mapping[str, Any], *, has_begun: bool) -> str | None:
-        """What was cancelled stays stopped, and so does what Slurm does not know any more.
-
-        A worker that had begun has said itself what it could.
-        """
-        if has_begun:
-            return None
+        """What was cancelled stays stopped; so does what never began and Slurm does not know."""
         self._ask()
         queued = self._found(ids)
+        if queued is None and has_begun:
+            return None
         if queued is None:
             return f"Slurm does not know job {ids.get('job')} any more, and it never began"
         return f"Slurm's job {ids.get('job')} was cancelled" if queued.is_cancelled else None
+
+    def ran_out_of_memory(self, ids: Mapping[str, Any]) -> bool:
+        """Whether its last state was OUT_OF_MEMORY; Slurm forgets some minutes after the end."""
+        self._ask()
+        queued = self._found(ids)
+        return queued is not None and queued.is_out_of_memory
 
     def _found(self, ids: Mapping[str, Any]) -> Queued | None:
         """What Slurm says of an element; an array that ended unbegun is shown as one job."""
@@ -175,11 +232,17 @@ class SlurmEngine:
         return self._queue.get(job) or self._queue.get(job.partition("_")[0])
 
     def _let_begin(self, queued: Queued) -> None:
-        """What was put back would wait for two minutes; its owner may say that it need not.
+        """A requeued element would wait for two minutes; its owner may say that it need not.
 
-        What waits for the first time does so because its owner said ``--begin``.
+        One that was submitted to begin later waits for its time.
         """
+        if queued.job in self._delayed:
+            return
         with suppress(EngineError):
+            said = parse_fields(slurm(["scontrol", "-o", "show", "job", queued.job]))
+            if said.get("Restarts") == "0":
+                self._delayed.add(queued.job)
+                return
             slurm(["scontrol", "update", f"JobId={queued.job}", "StartTime=now"])
 
     def interrupt(self, ids: Mapping[str, Any], *, by_person: bool) -> None:
@@ -217,16 +280,18 @@ class SlurmEngine:
 
     def _ask(self) -> None:
         """See that what Slurm said is fresh."""
-        now = time.monotonic()
-        if self._asked_at is not None and now - self._asked_at < FRESH_SECONDS:
+        tried_at = self._tried_at
+        if tried_at is not None and time.monotonic() - tried_at < FRESH_SECONDS:
             return
         command = ["squeue", "-h", "-r", "-t", "all", "-u", getpass.getuser(), "-o", QUEUE_FORMAT]
         try:
             found = parse_queue(slurm(command))
         except EngineUnavailable:
             return
+        finally:
+            self._tried_at = time.monotonic()  # who is silent is not asked for each worker anew
         self._queue = {queued.job: queued for queued in found}
-        self._asked_at = now
+        self._asked_at = self._tried_at
 
 
 def _job_of(printed: str) -> str:

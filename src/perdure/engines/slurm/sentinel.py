@@ -2,7 +2,9 @@
 
 In the grace of a preemption only steps get SIGTERM; the batch script and what it runs hear of it at
 the end, a few seconds before they are killed. So a worker keeps a step of its own that does nothing
-but wait for that signal and pass it on: a line through `srun`, whose output the worker reads.
+but wait for that signal and pass it on: a line through `srun`, whose output the worker reads. That
+a step had begun and is killed without that word means that somebody cancelled it (`scancel JOB.0`);
+this is told alike.
 
 The step ends with its standard input, that is with the worker, however that ends: a step that is
 left would keep the job running. Where no step can be started the early word is missing, no more.
@@ -25,6 +27,7 @@ def pass_on(*_):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.write(1, b"ended\\n")
 signal.signal(signal.SIGTERM, pass_on)
+os.write(1, b"begun\\n")
 while os.read(0, 4096):
     pass
 """
@@ -36,7 +39,7 @@ class Sentinel:
     """The step, while the context is entered.
 
     Args:
-        told: called once, from a thread, when Slurm tells the job's steps to end.
+        told: called once, from a thread, when Slurm tells the job's steps to end or kills this one.
         step: the command that starts it.
     """
 
@@ -44,6 +47,7 @@ class Sentinel:
         self._told = told
         self._step = step
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_leaving = False
 
     def __enter__(self) -> Self:
         """Start it; blocks for as long as that takes to ask, not until it runs."""
@@ -64,7 +68,9 @@ class Sentinel:
 
     def _listen(self, said: IO[bytes]) -> None:
         with said:
-            if said.readline() == b"ended\n":
+            if said.readline() != b"begun\n":
+                return  # no step could be started
+            if said.readline() == b"ended\n" or not self._is_leaving:
                 self._told()
 
     def __exit__(
@@ -76,6 +82,7 @@ class Sentinel:
         """End the step; blocks until it has ended."""
         if self._process is None:
             return
+        self._is_leaving = True
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:

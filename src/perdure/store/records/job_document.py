@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct, ValidationError, convert, field, to_builtins
 
 from perdure.errors import FormatTooNew, StoreDamaged
+from perdure.policy.memory_growth import MemoryGrowth
 from perdure.store.layout import JobId
 
 #: Variables whose values are never written, unless ``--env-omit`` adds to them.
@@ -74,6 +75,7 @@ class Options(Struct, frozen=True, kw_only=True):
         key_id: of that key; "" in jobs of before 2026-11-30.
         engine: what starts workers: ``local``, ``slurm`` or ``lsf``.
         slurm, lsf: sbatch's or bsub's own options.
+        memory_growth: what is asked for after an end for want of memory; None: no more.
         restart_args: words that a command gets where it goes on from a checkpoint.
         restart_cmd: the line that is given there instead of the command.
         save_signal: asks a program that catches it to save and go on.
@@ -104,6 +106,7 @@ class Options(Struct, frozen=True, kw_only=True):
     engine: str = "local"
     slurm: tuple[str, ...] = ()
     lsf: tuple[str, ...] = ()
+    memory_growth: MemoryGrowth | None = None
     restart_args: tuple[str, ...] = ()
     restart_cmd: tuple[str, ...] = ()
     save_signal: str = "SIGUSR2"

@@ -15,6 +15,8 @@ from perdure.store.records.log import Entry
 
 #: The step of a launch whose intent was damaged and that left nothing that names it.
 UNKNOWN_STEP = StepKey(0)
+#: The reason of a seal.
+OUT_OF_MEMORY = "memory"
 
 
 class TaskRef(Struct, frozen=True, kw_only=True):
@@ -127,6 +129,7 @@ class JobLogState(Struct):
         launched: the engine's ids, by token.
         started: the last ``started`` record's fields, by launch.
         seals, fences: launches taken to be dead; and how much of their journals counts.
+        out_of_memory: launches of which the engine said that memory ran out.
         still_at: the counter at which a sealed launch was judged to stand still.
         wishes: what people and hosts asked for, in order.
         asked: what people asked about saves, in order.
@@ -140,6 +143,7 @@ class JobLogState(Struct):
     started: dict[LaunchId, Mapping[str, Any]] = field(default_factory=dict)
     seals: dict[LaunchId, int] = field(default_factory=dict)
     fences: dict[LaunchId, int] = field(default_factory=dict)
+    out_of_memory: set[LaunchId] = field(default_factory=set)
     still_at: dict[LaunchId, Any] = field(default_factory=dict)
     wishes: list[Wish] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
@@ -208,6 +212,8 @@ class JobLogState(Struct):
             case "seal":
                 self.seals.setdefault(LaunchId(fields["launch"]), entry.number)
                 self.still_at.setdefault(LaunchId(fields["launch"]), fields.get("counter"))
+                if fields.get("reason") == OUT_OF_MEMORY:
+                    self.out_of_memory.add(LaunchId(fields["launch"]))
             case "fence":
                 self.fences.setdefault(LaunchId(fields["launch"]), int(fields["offset"]))
             case "suspend" | "cancel" | "resume":
