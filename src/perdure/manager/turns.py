@@ -159,7 +159,8 @@ class TurnMaker:
         ids = self._view.records.state.launched.get(intent.token)
         if ids is None or intent.step not in self._view.steps:
             return None
-        if not self._view.has_ended(intent.launch):
+        is_outdated = self._view.records.state.is_outdated(intent.launch)
+        if is_outdated or not self._view.has_ended(intent.launch):
             return None
         return self._with.engine.why_stopped(ids, has_begun=True)
 
