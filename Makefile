@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: packages demo test test-most test-cluster check soak soak-kills soak-searches bench dist clean
+.PHONY: packages demo test test-most test-cluster test-slow check soak soak-kills soak-searches bench dist clean
 
 demo: $(STAMP)
 	$(BIN)/perdure demo
@@ -14,10 +14,14 @@ test: $(STAMP) packages
 	$(MAKE) -j2 test-most test-cluster
 
 test-most: $(STAMP)
-	$(BIN)/python -m pytest -n 2 -m "not soak" --ignore tests/cluster $(TESTS)
+	$(BIN)/python -m pytest -n 2 -m "not soak and not slow" --ignore tests/cluster $(TESTS)
 
 test-cluster: $(STAMP)
-	$(BIN)/python -m pytest -m "not soak" tests/cluster
+	$(BIN)/python -m pytest -m "not soak and not slow" tests/cluster
+
+# What waits for minutes for a cluster's own clocks: several clusters at once. `.ci/run` runs it, too.
+test-slow: $(STAMP) packages
+	$(BIN)/python -m pytest -n 4 --dist loadfile -m slow tests/cluster tests/lsf
 
 # Debian's packages for the kills at single system calls (strace), for file systems that clone
 # (xfsprogs) and for a cluster (Slurm, Open MPI); where they cannot be had those tests are skipped, and counted

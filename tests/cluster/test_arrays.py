@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 MANY = Path(__file__).parent / "many.yaml"
 
 

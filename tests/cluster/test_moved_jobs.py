@@ -7,6 +7,8 @@ import pytest
 
 from support.worker_runs import wait_until
 
+pytestmark = pytest.mark.slow
+
 COUNT = Path(__file__).parent / "count.yaml"
 
 

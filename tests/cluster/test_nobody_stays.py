@@ -7,6 +7,8 @@ import pytest
 
 from support.worker_runs import wait_until
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 BRANCHES, COUNT, MANY = (HERE / f"{name}.yaml" for name in ("branches", "count", "many"))
 

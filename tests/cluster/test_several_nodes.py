@@ -17,6 +17,8 @@ import pytest
 from support.slurm_cluster import SlurmCluster, missing
 from support.worker_runs import wait_until
 
+pytestmark = pytest.mark.slow
+
 RANKS = Path(__file__).parent / "ranks.py"
 MOST = 60
 SRUN = ("srun", "--kill-on-bad-exit=1")

@@ -8,6 +8,8 @@ import pytest
 from support.lsf_script import Script, has_saved
 from support.worker_runs import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def script(job) -> Script:

@@ -6,6 +6,8 @@ import pytest
 
 from support.worker_runs import wait_until
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent.parent / "cluster"
 COUNT, CHUNKS = HERE / "count.yaml", HERE / "chunks.yaml"
 
