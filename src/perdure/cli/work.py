@@ -18,6 +18,9 @@ from pathlib import Path
 
 from perdure.worker.keeper import keep
 
+#: LSF puts back what ends with it (`perdure.engines.lsf.lsf_format`, which is not imported here).
+_PUT_BACK = 75
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Keep a worker; returns its exit code with nothing of it left."""
@@ -25,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.wait:
         return keep(options.token, _work_when_ordered)
     code = keep(options.token, lambda: _work(options, dict(os.environ)))
-    return code if options.restarts is None else 0
+    return code if options.restarts is None or code == _PUT_BACK else 0
 
 
 def _work_when_ordered() -> int:
