@@ -47,7 +47,7 @@ def slurm(command: Sequence[str], *, text: str | None = None) -> str:
     try:
         done = subprocess.run(
             command,
-            env=command_environment(os.environ, without=TOKEN_VARIABLE),
+            env=_environment(command[0]),
             input=text,
             stdin=None if text is not None else subprocess.DEVNULL,
             capture_output=True,
@@ -78,6 +78,13 @@ def slurm(command: Sequence[str], *, text: str | None = None) -> str:
         f"{command[0]} refused: {said}",
         hint='Change what was asked of Slurm (--slurm "…"), then give the command again.',
     )
+
+
+def _environment(program: str) -> dict[str, str]:
+    """A step belongs to the job that this process runs in; a job must not take itself for it."""
+    if program == "srun":
+        return dict(os.environ)
+    return command_environment(os.environ, without=TOKEN_VARIABLE)
 
 
 def patiently(command: Sequence[str], *, text: str | None = None) -> str:

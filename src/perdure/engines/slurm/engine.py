@@ -74,6 +74,8 @@ class SlurmEngine:
         self._queue: dict[str, Queued] = {}
         self._asked_at: float | None = None
         self._tried_at: float | None = None
+        #: Numbers of jobs that Slurm did not have when it was asked for them.
+        self._absent: set[str] = set()
         self._array_limit: int | None = None
         self._delayed: set[str] = set()
 
@@ -229,7 +231,19 @@ class SlurmEngine:
     def _found(self, ids: Mapping[str, Any]) -> Queued | None:
         """What Slurm says of an element; an array that ended unbegun is shown as one job."""
         job = str(ids.get("job"))
-        return self._queue.get(job) or self._queue.get(job.partition("_")[0])
+        number = job.partition("_")[0]
+        if job not in self._queue and number not in self._queue and self._may_be_new(number):
+            self._absent.add(number)
+            self._tried_at = None
+            self._ask()
+        return self._queue.get(job) or self._queue.get(number)
+
+    def _may_be_new(self, number: str) -> bool:
+        """Whether somebody may have submitted the job since Slurm answered: its numbers grow."""
+        is_answered = self._asked_at is not None and self._asked_at == self._tried_at
+        if not is_answered or number in self._absent or not number.isdigit():
+            return False
+        return int(number) > max((int(job.partition("_")[0]) for job in self._queue), default=0)
 
     def _let_begin(self, queued: Queued) -> None:
         """A requeued element would wait for two minutes; its owner may say that it need not.
@@ -258,7 +272,7 @@ class SlurmEngine:
             EngineUnavailable: Slurm does not answer.
             EngineRefused: it says no.
         """
-        self._asked_at = None
+        self._asked_at = self._tried_at = None
         self._ask()
         queued = self._found(ids)
         if self._asked_at is None or (queued is not None and queued.is_pending):
