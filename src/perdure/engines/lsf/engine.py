@@ -73,6 +73,8 @@ class LsfEngine:
         self._jobs: dict[str, Job] = {}
         self._asked_at: float | None = None
         self._silent_since: dict[str, float] = {}
+        #: Numbers of jobs that LSF did not have when it was asked for them.
+        self._absent: set[int] = set()
 
     def new_tokens(self, count: int) -> Sequence[str]:
         """Those of the elements of one array; LSF counts from 1."""
@@ -141,8 +143,7 @@ class LsfEngine:
 
     def is_there(self, ids: Mapping[str, Any]) -> bool:
         """Whether LSF has the element, waiting or running; yes, where it never answered."""
-        self._ask()
-        job = self._jobs.get(str(ids.get("job")))
+        job = self._found(ids)
         if job is None:
             return self._asked_at is None
         return not job.is_over
@@ -170,13 +171,11 @@ class LsfEngine:
         Raises:
             EngineUnavailable: LSF has not answered yet: nobody knows anything.
         """
-        self._ask()
+        name, job = ids.get("job"), self._found(ids)
         if self._asked_at is None:
             raise EngineUnavailable(
                 "LSF does not answer", hint="Give the command again when it does."
             )
-        name = ids.get("job")
-        job = self._jobs.get(str(name))
         if job is None:
             return None if has_begun else f"LSF does not know job {name} any more: it never began"
         if not job.is_over:
@@ -222,6 +221,19 @@ class LsfEngine:
         time.sleep(seconds)
         return False
 
+    def _found(self, ids: Mapping[str, Any]) -> Job | None:
+        """What LSF says of an element, asked anew for one that is younger than its last answer."""
+        self._ask()
+        name = str(ids.get("job"))
+        number = _number(name)
+        is_unknown = name not in self._jobs and number not in self._absent
+        is_younger = number > max(map(_number, self._jobs), default=0)
+        if is_unknown and is_younger and self._asked_at is not None:
+            self._absent.add(number)
+            self._asked_at = None
+            self._ask()
+        return self._jobs.get(name)
+
     def _ask(self) -> None:
         """See that what LSF said is fresh."""
         now = time.monotonic()
@@ -232,6 +244,12 @@ class LsfEngine:
             jobs = _shown([*command, "-json", "-o", JOB_FIELDS])
             self._jobs = {job.job: job for job in jobs}
             self._asked_at = now
+
+
+def _number(name: str) -> int:
+    """The number of a job in its name or an element's: LSF's grow."""
+    digits = name.partition("[")[0]
+    return int(digits) if digits.isdigit() else 0
 
 
 def ids_of(job: str) -> dict[str, str]:
