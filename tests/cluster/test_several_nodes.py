@@ -9,6 +9,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -102,8 +103,8 @@ def ranks(job) -> Ranks:
 
 
 def launchers(job) -> list[int]:
-    """The processes of srun and mpirun of this job, wherever they run."""
-    mark = str(job.folder).encode()
+    """The processes of srun and mpirun that this job's task started, wherever they run."""
+    mark = f"PERDURE_MESSAGES={job.folder}".encode()
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -117,7 +118,8 @@ def launchers(job) -> list[int]:
 
 def kill(*pids: int) -> None:
     for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # of what watches over another one
+            os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("launcher", [SRUN, MPIRUN], ids=lambda words: words[0])
