@@ -22,7 +22,9 @@ ticks = (out / "ticks").open("a", buffering=1)
 
 def save(number):
     if rank == 0:
-        print("openjd_checkpoint_save: " + json.dumps({"state": str(number)}), flush=True)
+        path = pathlib.Path(os.environ["PERDURE_MESSAGES"])
+        with path.open("a") as messages:  # mpirun passes nothing on
+            messages.write("openjd_checkpoint_save: " + json.dumps({"state": str(number)}) + "\n")
 
 
 for number in range(begin, most):

@@ -33,7 +33,7 @@ def test_the_variables_of_an_attempt(ground):
     assert first["PERDURE_RESUMED_FROM"] == ""
     assert (first["PERDURE_CHECKPOINT_STATE"], second["PERDURE_CHECKPOINT_STATE"]) == ("", "1")
     assert first["PERDURE_CHECKPOINT_FILE"] == second["PERDURE_CHECKPOINT_FILE"] == ""
-    assert first["OMPI_MCA_odls_base_sigkill_timeout"] == "2"
+    assert first["OMPI_MCA_odls_base_sigkill_timeout"] == "1"
     assert second["PERDURE_RESUMED_FROM"] == str(job.lineage().point)
     assert first["PERDURE_NOTICE_SECONDS"] == "2"
     assert first["PERDURE_INTERVAL_SECONDS"].isdigit()
