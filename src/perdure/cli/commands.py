@@ -33,6 +33,10 @@ _COMMANDS = {
     "du": ("perdure.cli.du", "Show how much space jobs take."),
     "verify": ("perdure.cli.verify", "Read everything of a job back and check it."),
     "repair": ("perdure.cli.repair", "Rebuild the cache and set damaged objects aside."),
+    "srun": ("perdure.cli.slurm_commands", "Slurm's srun, with its old checkpoint options."),
+    "sbatch": ("perdure.cli.slurm_commands", "Slurm's sbatch, with its old checkpoint options."),
+    "scontrol": ("perdure.cli.slurm_commands", "Slurm's scontrol, with its old `checkpoint`."),
+    "shims": ("perdure.cli.shims", "Put these three under their real names into a folder."),
     "demo": ("perdure.cli.demo", "Show a job that is interrupted and resumed."),
 }
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.cli.keys import sealing_of
 from perdure.cli.several_nodes import look_at, node_count
@@ -42,6 +43,7 @@ from perdure.worker.workspaces.openjd import library_rules
 
 if TYPE_CHECKING:
     from perdure.cli.allocated import Allocated
+    from perdure.cli.old_slurm.step_images import StepImages
 
 #: For tests: where the instance metadata service is.
 _IMDS_VARIABLE = "PERDURE_IMDS_URL"
@@ -110,8 +112,14 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
         unshared=nodes.unshared,
         deliver=opener_of(place) if (place := document.options.deliver) is not None else None,
     )
+    images = _images(options, document, context, environment)
     wiring = Wiring(pause=pause, notices=_notices(document, environment))
-    with nullcontext() if allocated is None else allocated.watched(board):
+    if images is not None:
+        wiring = replace(wiring, after_commit=images.committed, about=images.about)
+    with (
+        nullcontext() if allocated is None else allocated.watched(board),
+        images or nullcontext(),
+    ):
         Launch(context, records, wiring).run()
     context.led.close()
     with suppress(OSError):  # folders that are to be kept
@@ -120,6 +128,20 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
         allocated.leave(launch, board.stops_all())
     elif board.stops_all() is None:
         _turn_if_unmanaged(options, store, context, environment)
+
+
+def _images(
+    options: WorkerOptions,
+    document: JobDocument,
+    context: LaunchContext,
+    environment: Mapping[str, str],
+) -> "StepImages | None":
+    """The checkpoint files of the old names, where the job is a step of the old command line."""
+    if document.options.image_dir is None or "SLURM_JOB_ID" not in environment:
+        return None
+    from perdure.cli.old_slurm.step_images import StepImages
+
+    return StepImages(document, options.store, context.driver, context.steps, environment)
 
 
 def _sessions(

@@ -44,6 +44,7 @@ OTHERS = {
     "save_signal": ("SIGHUP", "--save-signal stays SIGUSR2 (given now: SIGHUP)"),
     "save_every_seconds": (60, "--save-every stays nothing (given now: 60 s)"),
     "local_store": ("/fast", "--local-store stays nothing (given now: /fast)"),
+    "image_dir": ("/images", "--checkpoint-dir stays nothing (given now: /images)"),
 }
 
 

@@ -8,13 +8,14 @@ Source: docs/old-slurm.md.
 
 import json
 import re
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct, ValidationError, convert, to_builtins
 
 IMAGE_FORMAT = 1
 #: A reference is never larger; whatever is, is an export.
 LONGEST_BYTES = 1 << 16
+_Image = TypeVar("_Image")
 _NAME = re.compile(r"(?P<job>[0-9]+)(?:\.(?P<step>[0-9]+))?\.ckpt")
 
 
@@ -28,6 +29,8 @@ class Reference(Struct, frozen=True, kw_only=True):
         content: its content's digest.
         command: the program and its arguments: an image of another program is refused.
         slurm: the step that it was written for, JOB.STEP.
+        root: the job of Slurm that the work began in.
+        call: the how-manieth step of that line in the job's script it is.
     """
 
     store: str
@@ -38,6 +41,8 @@ class Reference(Struct, frozen=True, kw_only=True):
     content: str
     command: tuple[str, ...]
     slurm: str
+    root: str
+    call: int
 
 
 def encode_reference(reference: Reference) -> bytes:
@@ -48,11 +53,51 @@ def encode_reference(reference: Reference) -> bytes:
 
 def decode_reference(data: bytes) -> Reference | None:
     """What a file's bytes say; None where they are no reference, or of a later format."""
+    return _decoded(data, Reference)
+
+
+class BatchImage(Struct, frozen=True, kw_only=True):
+    """What `scontrol checkpoint restart` needs of a batch job.
+
+    Attributes:
+        name, script: the script's file name and its text, without old options.
+        arguments: the script's.
+        options: of sbatch, word for word.
+        folder: in which it was submitted.
+        checkpoint: the interval, as `--checkpoint` has it.
+        checkpoint_dir: where its steps' files are.
+        root: the job of Slurm that the work began in; "" for the job itself.
+        nodes: that it ran on; "" where that is not known yet.
+    """
+
+    name: str
+    script: str
+    arguments: tuple[str, ...]
+    options: tuple[str, ...]
+    folder: str
+    checkpoint: str
+    checkpoint_dir: str
+    root: str = ""
+    nodes: str = ""
+
+
+def encode_batch(image: BatchImage) -> bytes:
+    """The bytes of ``<job_id>.ckpt``."""
+    described: dict[str, Any] = {"perdure-image": IMAGE_FORMAT, **to_builtins(image)}
+    return json.dumps(described, indent=1).encode("utf-8") + b"\n"
+
+
+def decode_batch(data: bytes) -> BatchImage | None:
+    """What such a file says; None where it is none, or of a later format."""
+    return _decoded(data, BatchImage)
+
+
+def _decoded(data: bytes, kind: type[_Image]) -> _Image | None:
     try:
         described = json.loads(data)
         if described.get("perdure-image") != IMAGE_FORMAT:
             return None
-        return convert(described, Reference)
+        return convert(described, kind)
     except (ValueError, AttributeError, ValidationError):
         return None
 

@@ -10,6 +10,7 @@ Blocks: for as long as the command takes, a minute at most.
 import subprocess
 from collections.abc import Sequence
 
+from perdure.engines.slurm.real_commands import real_command
 from perdure.errors import EngineRefused, EngineUnavailable
 
 _LONGEST_SECONDS = 60.0
@@ -40,7 +41,7 @@ def slurm(command: Sequence[str], *, text: str | None = None) -> str:
     """
     try:
         done = subprocess.run(
-            command,
+            [real_command(command[0]), *command[1:]],
             input=text,
             stdin=None if text is not None else subprocess.DEVNULL,
             capture_output=True,

@@ -19,6 +19,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import IO, Self
 
+from perdure.engines.slurm.real_commands import real_command
+from perdure.errors import EngineRefused
+
 _PROGRAM = """
 import os, signal, sys
 def pass_on(*_):
@@ -49,13 +52,21 @@ class Sentinel:
         """Start it; blocks for as long as that takes to ask, not until it runs."""
         try:
             self._process = subprocess.Popen(
-                [*self._step, sys.executable, "-I", "-S", "-c", _PROGRAM],
+                [
+                    real_command(self._step[0]),
+                    *self._step[1:],
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    "-c",
+                    _PROGRAM,
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        except OSError:
+        except (OSError, EngineRefused):
             return self
         threading.Thread(
             target=self._listen, args=(self._process.stdout,), name="perdure-sentinel", daemon=True

@@ -5,8 +5,11 @@ import json
 import pytest
 
 from perdure.cli.old_slurm.image_format import (
+    BatchImage,
     Reference,
+    decode_batch,
     decode_reference,
+    encode_batch,
     encode_reference,
     image_name,
     split_name,
@@ -21,6 +24,8 @@ ONE = Reference(
     content="c0",
     command=("a", "b c"),
     slurm="12.0",
+    root="12",
+    call=1,
 )
 
 
@@ -44,3 +49,18 @@ def test_names():
     assert split_name("12.0.ckpt") == (12, 0)
     assert split_name("12.ckpt") is None
     assert split_name("x.ckpt") is None
+
+
+def test_a_batch_job_there_and_back():
+    batch = BatchImage(
+        name="a.sh",
+        script="#!/bin/sh\n",
+        arguments=("x y",),
+        options=("-n2",),
+        folder="/f",
+        checkpoint="5",
+        checkpoint_dir="/d",
+    )
+    assert decode_batch(encode_batch(batch)) == batch
+    assert decode_reference(encode_batch(batch)) is None
+    assert decode_batch(encode_reference(ONE)) is None
