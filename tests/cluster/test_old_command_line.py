@@ -42,6 +42,20 @@ with open(f"{out}/done", "a") as done:
 """
 
 
+#: A script that starts no step, and saves itself.
+WHOLE = """\
+#!/bin/bash
+n=${PERDURE_CHECKPOINT_STATE:-0}
+echo $n >>$1/starts
+echo $$ >$1/pid
+save() { echo "openjd_checkpoint_save: {\\"state\\": \\"$n\\"}"; }
+trap save USR2
+trap 'save; exit 1' TERM
+while [ $n -lt 150 ]; do sleep 0.1; n=$((n + 1)); done
+echo $n >>$1/done
+"""
+
+
 class OldScript:
     """A batch script in a folder of its own, as somebody wrote it in 2018."""
 
@@ -285,3 +299,23 @@ def test_an_image_of_another_program_is_refused(old):
     said = (old.job.folder / f"slurm-{second}.out").read_text(encoding="utf-8")
     assert "has no checkpoint image of this program" in said
     assert old.job.lines("starts") == ["0"]
+
+
+def test_a_script_without_steps_is_one_and_its_file_is_enough_in_another_home(old):
+    """The file that `vacate` writes holds everything: the first home might be lost."""
+    old.path.write_text(WHOLE, encoding="utf-8")
+    words = ("--checkpoint=5", f"--checkpoint-dir={old.images}")
+    done = old.run("sbatch", "--parsable", *words, str(old.path), str(old.job.out))
+    number = done.stdout.strip()
+    wait_until("it runs", lambda: old.job.lines("pid"))
+    wait_until("it is found", lambda: old.control("able", f"{number}.0") == (0, "Yes"))
+    assert old.control("vacate", number, "MaxWait=60") == (0, "")
+    wait_until("it has ended", lambda: not old.cluster.asked("squeue", "-h", "-o", "%i"))
+    assert not old.job.lines("done")
+    other = {"PERDURE_HOME": str(old.job.folder / "other")}
+    old.run("scontrol", "checkpoint", "restart", number, f"ImageDir={old.images}", **other)
+    wait_until("it is done", lambda: old.job.lines("done"))
+    begun, again = (int(text) for text in old.job.lines("starts"))
+    assert begun == 0
+    assert again > 0
+    assert old.job.lines("done") == ["150"]

@@ -10,7 +10,7 @@ from perdure.cli.old_slurm.image_files import IMAGE_PART, put_bytes, put_image, 
 from perdure.cli.old_slurm.image_format import Reference, encode_batch, image_name
 from perdure.cli.old_slurm.old_text import OldTextError
 from perdure.cli.old_slurm.real import slurm_folder
-from perdure.cli.old_slurm.step_images import described_line, program_of
+from perdure.cli.old_slurm.step_images import line_of
 from perdure.cli.old_slurm.targets import Target
 from perdure.clock import SystemClock, pause
 from perdure.manager.exporting import Export, export
@@ -46,7 +46,7 @@ def write_image(target: Target, job: str, image_dir: str | None) -> None:
     save = None if point is None else stored.lineage.save(point)
     if save is None:
         raise OldTextError(f"scontrol_checkpoint error: {job}.{target.step} has no checkpoint")
-    root, call = described_line(document)
+    line = line_of(document)
     reference = Reference(
         store=store.url,
         job=document.job,
@@ -54,10 +54,10 @@ def write_image(target: Target, job: str, image_dir: str | None) -> None:
         task=stored.task,
         sequence=save.number,
         content=save.content,
-        command=program_of(document),
+        command=line.program,
         slurm=f"{job}.{target.step}",
-        root=root,
-        call=call,
+        root=line.root,
+        call=line.call,
     )
     folder = Path(image_dir or document.options.image_dir).absolute()
     try:

@@ -31,7 +31,7 @@ from perdure.cli.old_slurm.options_format import (
     split_script,
 )
 from perdure.cli.old_slurm.real import become, slurm_folder
-from perdure.cli.old_slurm.srun import ROOT_VARIABLE
+from perdure.cli.old_slurm.srun import ROOT_VARIABLE, SCRIPT_VARIABLE
 from perdure.cli.old_slurm.step_images import BATCH_VARIABLE
 from perdure.cli.old_slurm.tables_format import SBATCH
 from perdure.cli.places import places
@@ -131,11 +131,13 @@ def _front(image: BatchImage, script: Path, record: Path, restart_dir: str | Non
         variables[ROOT_VARIABLE] = image.root
     if restart_dir is not None:
         variables["SLURM_RESTART_DIR"] = restart_dir
+    is_whole = not _STARTS_STEPS.search(image.script)
+    if is_whole:
+        variables[SCRIPT_VARIABLE] = str(script)
     yield "#!/bin/sh"
     yield from directives
     yield from (f"export {name}={shlex.quote(text)}" for name, text in variables.items())
     yield f'export PATH={shlex.quote(str(shims))}:"$PATH"'
-    is_whole = not _STARTS_STEPS.search(image.script)
     as_step = "srun --nodes=1 --ntasks=1 " if is_whole else ""
     yield f'exec {as_step}{shlex.quote(str(script))} "$@"'
 

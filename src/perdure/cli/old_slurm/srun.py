@@ -36,6 +36,8 @@ from perdure.worker.processes import TOKEN_VARIABLE
 
 #: The job of Slurm that a restarted job's work began in.
 ROOT_VARIABLE = "PERDURE_SLURM_ROOT"
+#: The copy of a batch script that is a step as a whole.
+SCRIPT_VARIABLE = "PERDURE_SLURM_SCRIPT"
 _HEARTBEAT_SECONDS = "2"
 _MOST_CALLS = 100_000
 
@@ -44,11 +46,13 @@ class _Step(Struct, frozen=True, kw_only=True):
     """A step as it was asked for.
 
     Attributes:
+        program: the program and its arguments, by which it is known wherever it lies.
         call: the how-manieth of this line in this run of its script.
         root: the job of Slurm that its work began in.
     """
 
     line: Line
+    program: tuple[str, ...]
     old: OldOptions
     minutes: int
     call: int
@@ -81,20 +85,30 @@ def run_step(words: Sequence[str], environment: Mapping[str, str]) -> int:
         raise OldTextError("srun: error: --pty and --checkpoint exclude each other")
     check_offers("srun", line.program, environment)
     root = environment.get(ROOT_VARIABLE) or environment["SLURM_JOB_ID"]
+    program = _known_as(line.program, environment)
     step = _Step(
         line=line,
+        program=program,
         old=old,
         minutes=minutes,
-        call=_count(line, environment),
+        call=_count([*line.own, "", *program], environment),
         root=root,
         is_restarted=ROOT_VARIABLE in environment,
     )
     return _run(step, environment)
 
 
-def _count(line: Line, environment: Mapping[str, str]) -> int:
-    """The how-manieth step of this line in this run of its script this one is."""
-    described = json.dumps([str(Path.cwd()), line.own, line.program])
+def _known_as(program: tuple[str, ...], environment: Mapping[str, str]) -> tuple[str, ...]:
+    """What a program is known as: a batch script that is a step as a whole lies in a home."""
+    if program[0] != environment.get(SCRIPT_VARIABLE):
+        return program
+    digest = hashlib.sha256(Path(program[0]).read_bytes()).hexdigest()[:16]
+    return (f"{Path(program[0]).name}:{digest}", *program[1:])
+
+
+def _count(words: Sequence[str], environment: Mapping[str, str]) -> int:
+    """The how-manieth step of these words in this run of its script this one is."""
+    described = json.dumps([str(Path.cwd()), *words])
     digest = hashlib.sha256(described.encode("utf-8", "surrogateescape")).hexdigest()[:16]
     folder = slurm_folder("calls", run_name(environment))
     for number in range(1, _MOST_CALLS):
@@ -144,8 +158,9 @@ def _document(step: _Step, given: dict[str, Any]) -> JobDocument:
     folder = str(Path(step.old.checkpoint_dir or ".").absolute())
     described = {
         "folder": document.current_dir,
-        "command": document.command,
+        "command": [*step.line.own, "", *step.program],
         "slurm": {
+            "program": step.program,
             "cluster": document.variables.get("SLURM_CLUSTER_NAME", ""),
             "root": step.root,
             "call": step.call,
@@ -165,7 +180,7 @@ def _image(step: _Step) -> StepImage | None:
         return None
     root = step.root if step.is_restarted else ""
     folder = Path(step.old.restart_dir).absolute()
-    return find_step_image(folder, step.line.program, step.call, root)
+    return find_step_image(folder, step.program, step.call, root)
 
 
 def _found(

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from perdure.cli.old_slurm.image_files import put_bytes, read_batch_image
@@ -28,10 +29,8 @@ from perdure.cli.old_slurm.image_format import (
     encode_reference,
     image_name,
 )
-from perdure.cli.old_slurm.options_format import split_line
-from perdure.cli.old_slurm.tables_format import SRUN
 from perdure.clock import SystemClock, pause
-from perdure.errors import PerdureError
+from perdure.errors import PerdureError, StoreDamaged
 from perdure.store import layout
 from perdure.store.drivers.driver import Driver
 from perdure.store.layout import StepKey, TaskKey
@@ -113,7 +112,7 @@ class StepImages:
     def _reference(self, step: StepKey, task: TaskKey, sequence: int, name: str) -> Reference:
         key = layout.lineage_log(self._document.job, step, task)
         record = Log(self._driver, key, clock=SystemClock(), pause=pause).fetch(sequence)
-        line = described_line(self._document)
+        line = line_of(self._document)
         return Reference(
             store=self._store,
             job=self._document.job,
@@ -121,10 +120,10 @@ class StepImages:
             task=task,
             sequence=sequence,
             content=str(record.header.get("content", "")),
-            command=program_of(self._document),
+            command=line.program,
             slurm=f"{self._job}.{name}",
-            root=line[0],
-            call=line[1],
+            root=line.root,
+            call=line.call,
         )
 
     def _put_batch(self) -> None:
@@ -169,18 +168,30 @@ def has_step(environment: Mapping[str, str]) -> bool:
     return bool(JobSteps(environment["SLURM_JOB_ID"], 1).of(launchers))
 
 
-def described_line(document: JobDocument) -> tuple[str, int]:
-    """The job of Slurm that a step's work began in, and the how-manieth of its line it is."""
+class StepLine(Struct, frozen=True, kw_only=True):
+    """What a step's job is known by.
+
+    Attributes:
+        root: the job of Slurm that its work began in.
+        call: the how-manieth of its line in the script it is.
+        program: with its arguments.
+    """
+
+    root: str
+    call: int
+    program: tuple[str, ...]
+
+
+def line_of(document: JobDocument) -> StepLine:
+    """What the job of a step is known by.
+
+    Raises:
+        StoreDamaged: its record does not say so.
+    """
     try:
-        described = json.loads(document.line or "")["slurm"]
-        return str(described["root"]), int(described["call"])
-    except (ValueError, KeyError, TypeError):
-        return "", 0
-
-
-def program_of(document: JobDocument) -> tuple[str, ...]:
-    """The program behind srun's own options, with its arguments."""
-    return split_line(document.command[1:], SRUN).program
+        return convert(json.loads(document.line or "")["slurm"], StepLine)
+    except (ValueError, KeyError, TypeError, ValidationError) as error:
+        raise StoreDamaged(f"the record of job {document.job} is of no step of Slurm") from error
 
 
 def tell_srun_cr(environment: Mapping[str, str], job: str, step: str) -> None:
