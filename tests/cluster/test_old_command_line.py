@@ -160,6 +160,13 @@ def test_another_job_of_slurm_goes_on_by_restart_dir(old):
     old.write(f"srun --checkpoint=1 --checkpoint-dir={old.images} {line}")
     number = old.submit()
     wait_until("it has saved", lambda: old.image(f"{number}.0.ckpt").get("sequence", 0) > 2)
+    old.write(f"srun --restart-dir={old.images} {line}")
+    early = old.submit()
+    old.wait_for_end(early)
+    assert old.job.lines("script") == ["behind:1"]
+    said = (old.job.folder / f"slurm-{early}.out").read_text(encoding="utf-8")
+    assert "is of work that is being done now" in said
+    (old.job.out / "script").unlink()
     old.run("scancel", number)
     wait_until("it is stopped", lambda: not old.cluster.asked("squeue", "-h", "-o", "%i"))
     assert not old.ended()

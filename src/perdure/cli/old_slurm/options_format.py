@@ -28,6 +28,8 @@ _VARIABLES = {
     "SLURM_RESTART_DIR": RESTART_DIR,
 }
 _DIRECTIVE = "#SBATCH"
+#: Of these the rest of the word is the value, if there is one.
+_OPTIONAL_SHORT = "IK"
 
 
 class OldOptions(Struct, frozen=True, kw_only=True):
@@ -81,7 +83,7 @@ class Line(Struct, frozen=True, kw_only=True):
         own: the command's own options, as they were given.
         old: what was taken out.
         program: the program or script, and its arguments.
-        values: the long names of the own options that were given, with their values.
+        values: the names and letters of the own options that were given, with their values.
     """
 
     own: tuple[str, ...]
@@ -109,7 +111,7 @@ def split_line(words: Sequence[str], options: Options) -> Line:
         if word == "--":
             return _line([*own, "--"], old, left, values)
         if not word.startswith("--"):
-            own += [word, *_value_of_short(word, left, options)]
+            own += [word, *_take_short(word, left, options, values)]
             continue
         name, equals, value = word[2:].partition("=")
         mine = _mine(name, options)
@@ -217,15 +219,21 @@ def _needed(name: str, left: list[str], options: Options) -> str:
     return left.pop(0)
 
 
-def _value_of_short(word: str, left: list[str], options: Options) -> list[str]:
-    """The next word, where the last letter of a bundle of short options takes it."""
+def _take_short(
+    word: str, left: list[str], options: Options, values: dict[str, str]
+) -> Sequence[str]:
+    """Note a bundle of short options; the next word, where the last one takes it."""
     for at, letter in enumerate(word[1:], start=1):
+        rest = word[at + 1 :]
+        values[letter] = rest
         if letter in options.short:
-            is_whole = at == len(word) - 1
-            return [left.pop(0)] if is_whole and left else []
-        if letter in "IK":  # an optional value is the rest of the word
-            return []
-    return []
+            if rest or not left:
+                return ()
+            values[letter] = left.pop(0)
+            return (values[letter],)
+        if letter in _OPTIONAL_SHORT:
+            return ()
+    return ()
 
 
 def _usage(options: Options, text: str) -> OldTextError:

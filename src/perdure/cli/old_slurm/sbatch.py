@@ -40,7 +40,7 @@ from perdure.engines.slurm.real_commands import real_command
 
 _STARTS_STEPS = re.compile(r"\bsrun\b")
 _JOB = re.compile(r"\b([0-9]+)\b")
-_ASKING = frozenset({"help", "usage", "version"})
+_ASKING = frozenset({"help", "usage", "version", "h", "V"})
 
 
 def submit_batch(words: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -53,7 +53,7 @@ def submit_batch(words: Sequence[str], environment: Mapping[str, str]) -> int:
     """
     line = split_line(words, SBATCH)
     given = line.old.over(from_variables(environment, "sbatch"))
-    if _ASKING & line.values.keys() or {"-h", "-V"} & {*line.own}:
+    if _ASKING & line.values.keys():
         become("sbatch", words)
     name, text = _script(line, given)
     if text is None or not text.startswith("#!"):
@@ -169,11 +169,7 @@ def _sbatch(words: Sequence[str], folder: str) -> tuple[int, str]:
 
 def _chdir(line: Line) -> str:
     """Where the job runs: there its files are, unless somebody says otherwise."""
-    if "chdir" in line.values:
-        return line.values["chdir"]
-    after = [line.own[at + 1] for at, word in enumerate(line.own[:-1]) if word == "-D"]
-    glued = [word[2:] for word in line.own if word.startswith("-D") and len(word) > 2]
-    return next(iter([*after, *glued]), ".")
+    return line.values.get("chdir") or line.values.get("D") or "."
 
 
 def _without_wrap(own: Sequence[str]) -> tuple[str, ...]:

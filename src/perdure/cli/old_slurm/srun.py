@@ -11,6 +11,7 @@ Source: docs/old-slurm.md; docs/decisions/160.
 import hashlib
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +20,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perdure.cli.managed import Managed, view_of
+from perdure.cli.jobs import open_job
+from perdure.cli.managed import Managed
 from perdure.cli.old_slurm.image_files import StepImage, find_step_image
 from perdure.cli.old_slurm.offering import SIGNAL_VARIABLE, check_offers
 from perdure.cli.old_slurm.old_text import OldTextError
@@ -40,6 +42,8 @@ ROOT_VARIABLE = "PERDURE_SLURM_ROOT"
 SCRIPT_VARIABLE = "PERDURE_SLURM_SCRIPT"
 _HEARTBEAT_SECONDS = "2"
 _MOST_CALLS = 100_000
+#: Options by which lines of output go elsewhere, or get something before them.
+_HIDING = (("output", "o"), ("label", "l"))
 
 
 class _Step(Struct, frozen=True, kw_only=True):
@@ -63,8 +67,8 @@ class _Step(Struct, frozen=True, kw_only=True):
 def run_step(words: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run a step in front; without an old option this process becomes the real srun.
 
-    Blocks until the step has ended, however often it was tried. Killed, it leaves no process; the
-    same line in the same job of Slurm goes on.
+    Blocks until the step has ended, however often it was tried. Killed, it leaves the step running
+    until Slurm ends the job; where the script runs again, its steps go on.
 
     Raises:
         OldTextError: it cannot be run so; nothing was started.
@@ -84,6 +88,7 @@ def run_step(words: Sequence[str], environment: Mapping[str, str]) -> int:
     if "pty" in line.values:
         raise OldTextError("srun: error: --pty and --checkpoint exclude each other")
     check_offers("srun", line.program, environment)
+    _caution(line)
     root = environment.get(ROOT_VARIABLE) or environment["SLURM_JOB_ID"]
     program = _known_as(line.program, environment)
     step = _Step(
@@ -96,6 +101,18 @@ def run_step(words: Sequence[str], environment: Mapping[str, str]) -> int:
         is_restarted=ROOT_VARIABLE in environment,
     )
     return _run(step, environment)
+
+
+def _caution(line: Line) -> None:
+    """Say so where what the program prints does not come here as it prints it."""
+    unseen = [f"--{long}" for long, letter in _HIDING if {long, letter} & line.values.keys()]
+    if unseen:
+        print(
+            f"srun: {unseen[0]}: saves that the program prints are not seen so; those in the file"
+            " that PERDURE_MESSAGES names are",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _known_as(program: tuple[str, ...], environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -195,7 +212,6 @@ def _found(
     from perdure.cli.job_options import check_places
     from perdure.clock import SystemClock, pause
     from perdure.manager.submission import submit
-    from perdure.worker.loading import load
 
     if image is not None:
         managed = _of_image(where, store, image, engine)
@@ -206,31 +222,39 @@ def _found(
     submitted = submit(
         store.driver, document, SystemClock(), pause, is_same=lambda _document, _known: True
     )
-    view = view_of(store, submitted.document, load(submitted.document), engine)
-    if submitted.is_new and image is not None:
-        _bring(view, store, image)
-    return Managed(places=where, store=store, view=view, engine=engine)
+    managed = open_job(where, submitted.document.job, write=True, local=engine)
+    if image is not None and not managed.view.records.state.launches:
+        _bring(managed.view, store, image)  # again where this was killed before anything ran
+    return managed
 
 
 def _of_image(where: Places, store: Store, image: StepImage, engine: LocalEngine) -> Managed | None:
     """The job that an image was made of, to go on from it; None where it has ended or is not here.
 
     An older checkpoint than its last becomes what it goes on from.
+
+    Raises:
+        OldTextError: somebody is at work on it.
     """
     from perdure.clock import SystemClock, pause
     from perdure.manager.branching import branch
     from perdure.manager.lineages import meant_base, read_lineage
+    from perdure.manager.presence import has_live_manager
     from perdure.manager.stored_jobs import stored_job
     from perdure.manager.submission import is_settled
     from perdure.store.layout import JobId
-    from perdure.worker.loading import load
 
     job = JobId(image.reference.job)
     document = stored_job(store.driver, job)
     if document is None or is_settled(store.driver, job, SystemClock(), pause):
         return None
-    view = view_of(store, document, load(document), engine)
-    view.refresh()
+    if has_live_manager(store.driver, job):
+        raise OldTextError(
+            f"srun: error: {image.path} is of work that is being done now, as step"
+            f" {image.reference.slurm} (perdure's job {job}): end that first"
+        )
+    managed = open_job(where, job, write=True, local=engine)
+    view = managed.view
     found = next(iter(view.steps.values()))
     ref = _only_task(view)
     stored = read_lineage(view, found, ref)
@@ -239,7 +263,7 @@ def _of_image(where: Places, store: Store, image: StepImage, engine: LocalEngine
         return None
     if meant_base(view, stored) != save.number:
         branch(view, found, ref, save.number)
-    return Managed(places=where, store=store, view=view, engine=engine)
+    return managed
 
 
 def _bring(view: JobView, store: Store, image: StepImage) -> None:

@@ -61,6 +61,8 @@ def test_the_words_of_a_program_are_never_split():
 def test_values_of_own_options_are_told():
     found = split_line(["--job-n=x", "--time", "5", "script"], SBATCH)
     assert found.values == {"job-name": "x", "time": "5"}
+    found = split_line(["-HJx", "-D", "dir", "-h"], SBATCH)
+    assert found.values == {"H": "Jx", "J": "x", "D": "dir", "h": ""}
 
 
 @pytest.mark.parametrize("word", ["--checkpoint", "--checkpoint-dir", "--restart-dir"])
