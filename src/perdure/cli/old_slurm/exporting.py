@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from perdure.cli.keys import sealing_of
 from perdure.cli.naming import all_tasks
@@ -25,13 +26,14 @@ from perdure.store.records.log import Log
 from perdure.store.records.record_format import decode_record
 
 
-def write_image(target: Target, job: str, image_dir: str | None) -> None:
+def write_image(target: Target, job: str, image_dir: str | None, nodes: str) -> None:
     """Write ``<job_id>.<step_id>.ckpt`` with all that is in the step's last checkpoint. Blocks.
 
     Args:
         target: the step.
         job: of Slurm.
         image_dir: where; None: where its references are.
+        nodes: that the job runs on.
 
     Raises:
         OldTextError: it has no checkpoint, or the file cannot be written.
@@ -66,21 +68,19 @@ def write_image(target: Target, job: str, image_dir: str | None) -> None:
             folder / image_name(job, target.step),
             lambda path: export_step(store, reference, path),
         )
-        _put_batch(folder, job)
+        _put_batch(folder, job, nodes)
     except OSError as error:
         raise OldTextError(
             f"scontrol_checkpoint error: {folder} cannot be written to: {error.strerror}"
         ) from error
 
 
-def _put_batch(folder: Path, job: str) -> None:
+def _put_batch(folder: Path, job: str, nodes: str) -> None:
     """What a restart of the whole job needs, beside the files of its steps."""
     name = image_name(job, None)
     kept = read_batch_image(slurm_folder("jobs") / name)
-    if kept is None:
-        return
-    there = read_batch_image(Path(kept.checkpoint_dir) / name)  # this one knows the nodes
-    put_bytes(folder / name, encode_batch(there or kept))
+    if kept is not None:
+        put_bytes(folder / name, encode_batch(replace(kept, nodes=nodes)))
 
 
 def export_step(store: Store, reference: Reference, path: Path) -> None:

@@ -16,13 +16,17 @@ from perdure.cli.old_slurm.last_requests import LastRequest, last_request, note_
 from perdure.cli.old_slurm.old_text import OldTextError
 from perdure.cli.old_slurm.real import become, slurm_folder
 from perdure.cli.old_slurm.request_format import Request, is_checkpoint, parse_request
-from perdure.cli.old_slurm.targets import Target, failed, find_targets
+from perdure.cli.old_slurm.targets import Target, failed, find_targets, step_of
 from perdure.cli.places import places
 from perdure.errors import PerdureError
 
 _DISABLED = 2037
 _NOT_SUPPORTED = 2036
+_ONLY_BATCH = 2039
 _FAILED = 1
+_LOOK_SECONDS = 0.1
+#: A worker says its step's id within some heartbeats.
+_STEP_SECONDS = 15.0
 #: Options about the command that submitted the job, not about the job.
 _NOT_AGAIN = frozenset({"--parsable", "--wait", "-W"})
 
@@ -46,6 +50,22 @@ def control(words: Sequence[str], environment: Mapping[str, str]) -> int:
         return _able(request)
     _noted(request)
     return 0
+
+
+def _targets(request: Request) -> list[Target]:
+    """What is meant; blocks for some seconds where a step has just begun: its file needs its id."""
+    until = time.monotonic() + _STEP_SECONDS
+    known: list[Target] = []
+    for target in find_targets(places(None, None), request):
+        step = target.step
+        is_step = target.opened.view.document.options.image_dir is not None
+        while is_step and not step:
+            if time.monotonic() > until:
+                raise failed(f"a step of {request.job} is only beginning; try again", _FAILED)
+            time.sleep(_LOOK_SECONDS)
+            step = step_of(target, request.job)
+        known.append(Target(opened=target.opened, step=step))
+    return known
 
 
 def _able(request: Request) -> int:
@@ -92,7 +112,7 @@ def _switch(request: Request) -> None:
 
 def _create(request: Request) -> None:
     """Let it save and go on; then the self-contained files are written."""
-    _save(request, find_targets(places(None, None), request))
+    _write_images(request, _save(request, _targets(request)))
 
 
 def _end(request: Request) -> None:
@@ -105,18 +125,21 @@ def _end(request: Request) -> None:
     from perdure.manager.holding import hold
     from perdure.policy.stops import JOB
 
-    targets = find_targets(places(None, None), request)
+    targets = _targets(request)
     is_requeue = request.operation == "requeue"
     if is_requeue and request.step is not None:
         raise _unsupported("only a whole job can be put back into the queue")
-    _save(request, targets, writes=False)
+    fields = _shown(request.job)
+    if is_requeue:
+        _check_requeue(fields)
+    working = _save(request, targets)
     if request.step is None:
-        mark_ending(request.job, _restarts(request.job))
-    for target in targets:
+        mark_ending(request.job, fields.get("Restarts", "0"))
+    for target in working:
         hold(target.opened.view, JOB, f"scontrol checkpoint {request.operation}")
-    _wait_for_ends(request, targets)
+    _wait_for_ends(request, working)
     if not is_requeue or request.image_dir is not None:
-        _write_images(request, targets)  # what is put back goes on from the store
+        _write_images(request, working)  # what is put back goes on from the store
     if request.step is None:
         slurm(["scontrol", "requeue", request.job] if is_requeue else ["scancel", request.job])
 
@@ -148,8 +171,8 @@ def _restart(request: Request) -> None:
         raise failed("sbatch did not take the job", _FAILED)
 
 
-def _save(request: Request, targets: Sequence[Target], *, writes: bool = True) -> None:
-    """Ask all that is at work to save, and wait until it has."""
+def _save(request: Request, targets: Sequence[Target]) -> list[Target]:
+    """Ask all that is at work to save, and wait until it has; those that were at work."""
     from perdure.manager.asking import ask, at_work, wait_for_saves
     from perdure.policy.stops import JOB, Scope
 
@@ -168,8 +191,7 @@ def _save(request: Request, targets: Sequence[Target], *, writes: bool = True) -
                 " and may yet",
                 _FAILED,
             )
-    if writes:
-        _write_images(request, targets)
+    return [target for target, _ in working]
 
 
 def _wait_for_ends(request: Request, targets: Sequence[Target]) -> None:
@@ -189,7 +211,7 @@ def _wait_for_ends(request: Request, targets: Sequence[Target]) -> None:
                     " again when it has, or scancel it",
                     _FAILED,
                 )
-            time.sleep(0.1)
+            time.sleep(_LOOK_SECONDS)
             view.refresh()
 
 
@@ -197,9 +219,10 @@ def _write_images(request: Request, targets: Sequence[Target]) -> None:
     """The self-contained files of steps; what else perdure runs in the job is in its store."""
     from perdure.cli.old_slurm.exporting import write_image
 
+    nodes = _shown(request.job).get("NodeList", "")
     for target in targets:
         if target.step and target.opened.view.document.options.image_dir is not None:
-            write_image(target, request.job, request.image_dir)
+            write_image(target, request.job, request.image_dir, nodes)
 
 
 def _refuse_running(job: str) -> None:
@@ -214,11 +237,20 @@ def _refuse_running(job: str) -> None:
         raise failed(f"job {job} is there still: it is {state}", _FAILED)
 
 
-def _restarts(job: str) -> str:
+def _shown(job: str) -> Mapping[str, str]:
+    """What the real scontrol shows of a job."""
     from perdure.engines.slurm.commands import slurm
     from perdure.engines.slurm.slurm_format import parse_fields
 
-    return parse_fields(slurm(["scontrol", "-o", "show", "job", job])).get("Restarts", "0")
+    return parse_fields(slurm(["scontrol", "-o", "show", "job", job]))
+
+
+def _check_requeue(fields: Mapping[str, str]) -> None:
+    """Refuse before anything is stopped what Slurm would refuse afterwards."""
+    if fields.get("BatchFlag", "1") == "0":
+        raise failed("Only batch jobs are accepted or processed", _ONLY_BATCH)
+    if fields.get("Requeue", "1") == "0":
+        raise failed("Requested operation is presently disabled", _DISABLED)
 
 
 def _unsupported(why: str) -> OldTextError:

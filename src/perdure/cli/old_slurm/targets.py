@@ -66,6 +66,12 @@ def find_targets(where: Places, request: Request) -> list[Target]:
     return found
 
 
+def step_of(target: Target, job: str) -> str:
+    """The number of its step of Slurm as its workers say it now; "" where they do not yet."""
+    opened = target.opened
+    return _step(list(_heartbeats(opened.store.driver, opened.view.document)), job)
+
+
 def failed(text: str, number: int) -> OldTextError:
     """How scontrol says that a request failed."""
     return OldTextError(f"{_PREFIX}: {text}", number=number)
