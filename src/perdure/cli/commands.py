@@ -35,6 +35,10 @@ _COMMANDS = {
     "repair": ("perdure.cli.repair", "Rebuild the cache and set damaged objects aside."),
     "engines": ("perdure.cli.engine_listing", "Show where workers can run, and what to beware of."),
     "doctor": ("perdure.cli.doctor", "Say whether jobs can run here, or on a cluster."),
+    "srun": ("perdure.cli.slurm_commands", "Slurm's srun, with its old checkpoint options."),
+    "sbatch": ("perdure.cli.slurm_commands", "Slurm's sbatch, with its old checkpoint options."),
+    "scontrol": ("perdure.cli.slurm_commands", "Slurm's scontrol, with its old `checkpoint`."),
+    "shims": ("perdure.cli.shims", "Put these three under their real names into a folder."),
     "demo": ("perdure.cli.demo", "Show a job that is interrupted and resumed."),
 }
 

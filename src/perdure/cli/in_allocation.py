@@ -26,6 +26,7 @@ from perdure.manager.managing import Orders
 from perdure.policy.stops import JOB
 
 _LOOK_SECONDS = 5.0
+_FIRST_LOOK_SECONDS = 0.5
 #: The manager starts nothing any more a little before the workers are told.
 _EARLIER_SECONDS, _EARLIER_PART = 20.0, 0.05
 
@@ -33,12 +34,18 @@ _EARLIER_SECONDS, _EARLIER_PART = 20.0, 0.05
 class Script:
     """The job of Slurm or LSF that a command runs in.
 
+    Args:
+        allocation: the one that it runs in.
+        first: whether a step has begun that is to have the first number; perdure's own step for
+            hearing of a preemption begins behind it.
+
     Attributes:
         is_over: whether its time limit was seen to come.
     """
 
-    def __init__(self, allocation: Allocation) -> None:
+    def __init__(self, allocation: Allocation, first: Callable[[], bool] = lambda: True) -> None:
         self._allocation = allocation
+        self._first = first
         self.is_over = False
 
     @contextmanager
@@ -64,8 +71,31 @@ class Script:
         thread = threading.Thread(target=watch, name="perdure-time-limit", daemon=True)
         thread.start()
         try:
+            with self._hearing(told, done):
+                yield
+        finally:
+            done.set()
+            thread.join()
+
+    @contextmanager
+    def _hearing(self, told: Callable[[], None], done: threading.Event) -> Iterator[None]:
+        """Hear at once of a preemption, from when the first step has begun."""
+        if self._first():
             with self._allocation.first_word(told):
                 yield
+            return
+
+        def hear_later() -> None:
+            while not done.wait(_FIRST_LOOK_SECONDS):
+                if self._first():
+                    with self._allocation.first_word(told):
+                        done.wait()
+                    return
+
+        thread = threading.Thread(target=hear_later, name="perdure-hearing", daemon=True)
+        thread.start()
+        try:
+            yield
         finally:
             done.set()
             thread.join()
@@ -97,9 +127,18 @@ class Script:
         return False
 
 
-def script_of(environment: Mapping[str, str]) -> Script | None:
-    """The batch script that this command was started by; None where there is none."""
-    if not is_script(environment):
+def script_of(environment: Mapping[str, str], *, is_step: bool = False) -> Script | None:
+    """The batch script that this command was started by; None where there is none.
+
+    Args:
+        environment: of the command.
+        is_step: the command is to be the first step of the job, where there is none before.
+    """
+    allocation = found_allocation(environment) if is_script(environment) else None
+    if allocation is None:
         return None
-    allocation = found_allocation(environment)
-    return None if allocation is None else Script(allocation)
+    if not is_step:
+        return Script(allocation)
+    from perdure.cli.old_slurm.step_images import has_step
+
+    return Script(allocation, lambda: has_step(environment))

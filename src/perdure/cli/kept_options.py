@@ -15,6 +15,7 @@ from perdure.store.records.job_document import JobDocument, Options
 _WRITTEN = {
     "allow_roots": "--allow-root",
     "hooks": "--on",
+    "image_dir": "--checkpoint-dir",
     "key_file": "--encrypt",
     "keep_age_seconds": "--keep-age",
     "keep_size_bytes": "--keep-size",

@@ -186,7 +186,7 @@ def _script_of(document: JobDocument) -> "Script | None":
         return None
     from perdure.cli.in_allocation import script_of
 
-    return script_of(os.environ)
+    return script_of(os.environ, is_step=document.options.image_dir is not None)
 
 
 def _hang_up(orders: Orders) -> None:

@@ -44,6 +44,7 @@ from perdure.worker.workspaces.openjd import library_rules
 
 if TYPE_CHECKING:
     from perdure.cli.allocated import Allocated
+    from perdure.cli.old_slurm.step_images import StepImages
 
 #: For tests: where the instance metadata service is.
 _IMDS_VARIABLE = "PERDURE_IMDS_URL"
@@ -114,8 +115,14 @@ def work(options: WorkerOptions, environment: Mapping[str, str], board: StopBoar
         unshared=nodes.unshared,
         deliver=opener_of(place) if (place := document.options.deliver) is not None else None,
     )
+    images = _images(options, document, context, environment)
     wiring = Wiring(pause=pause, notices=_notices(document, environment))
-    with nullcontext() if allocated is None else allocated.watched(board):
+    if images is not None:
+        wiring = replace(wiring, after_commit=images.committed, about=images.about)
+    with (
+        nullcontext() if allocated is None else allocated.watched(board),
+        images or nullcontext(),
+    ):
         Launch(context, records, wiring).run()
     context.led.close()
     with suppress(OSError):  # folders that are to be kept
@@ -143,6 +150,20 @@ def _leave_note(
     )
     if trouble := leave_note(note, environment):
         print(f"perdure-worker: {trouble}", flush=True)
+
+
+def _images(
+    options: WorkerOptions,
+    document: JobDocument,
+    context: LaunchContext,
+    environment: Mapping[str, str],
+) -> "StepImages | None":
+    """The checkpoint files of the old names, where the job is a step of the old command line."""
+    if document.options.image_dir is None or "SLURM_JOB_ID" not in environment:
+        return None
+    from perdure.cli.old_slurm.step_images import StepImages
+
+    return StepImages(document, options.store, context.driver, context.steps, environment)
 
 
 def _sessions(

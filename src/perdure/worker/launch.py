@@ -73,11 +73,13 @@ class Wiring(Struct, frozen=True, kw_only=True):
         pause: waits before the how-manieth try of an uncertain put.
         notices: the host's notices, or None.
         after_commit: called with step, task and sequence of each commit (hooks).
+        about: what the heartbeat says besides; called every few seconds, never blocks.
     """
 
     pause: Callable[[int], None]
     notices: Source | None = None
     after_commit: Callable[[StepKey, TaskKey, int], None] = lambda _step, _task, _sequence: None
+    about: Callable[[], Mapping[str, object]] = dict
 
 
 class Launch:
@@ -452,6 +454,7 @@ class Launch:
         about: dict[str, object] = {
             "at": to_text(self._context.clock.now()),
             "task": running.lineage.task,
+            **self._wiring.about(),
         }
         saves = running.saves
         if saves is not None:

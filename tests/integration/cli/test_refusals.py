@@ -52,7 +52,11 @@ def test_options_that_a_key_s_job_does_not_take_up_are_named_at_submit_too(shell
             "Did you mean 'show'? See: perdure checkpoint --help",
         ),
         (("run", "--on", "x"), "option '--on' requires 2 arguments", "See: perdure run --help"),
-        (("run",), "missing argument 'TEMPLATE'", "See: perdure run --help"),
+        (
+            ("run",),
+            "neither a template nor a command is given",
+            "perdure run TEMPLATE; or: perdure run -- COMMAND [ARG]...",
+        ),
         (
             ("run", "--preserv", "job.yaml"),
             "no such option '--preserv'",

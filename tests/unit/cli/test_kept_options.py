@@ -50,6 +50,7 @@ OTHERS = {
         "--memory-growth stays nothing (given now: 1.5:2048M)",
     ),
     "local_store": ("/fast", "--local-store stays nothing (given now: /fast)"),
+    "image_dir": ("/images", "--checkpoint-dir stays nothing (given now: /images)"),
 }
 
 

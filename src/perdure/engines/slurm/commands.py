@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Sequence
 
+from perdure.engines.slurm.real_commands import real_command
 from perdure.engines.slurm.slurm_format import command_environment
 from perdure.errors import EngineRefused, EngineUnavailable
 from perdure.worker.processes import TOKEN_VARIABLE
@@ -46,7 +47,7 @@ def slurm(command: Sequence[str], *, text: str | None = None) -> str:
     """
     try:
         done = subprocess.run(
-            command,
+            [real_command(command[0]), *command[1:]],
             env=_environment(command[0]),
             input=text,
             stdin=None if text is not None else subprocess.DEVNULL,

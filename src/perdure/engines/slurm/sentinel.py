@@ -21,6 +21,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import IO, Self
 
+from perdure.engines.slurm.real_commands import real_command
+from perdure.errors import EngineRefused
+
 _PROGRAM = """
 import os, signal, sys
 def pass_on(*_):
@@ -32,7 +35,7 @@ while os.read(0, 4096):
     pass
 """
 _LONGEST_END_SECONDS = 10.0
-_STEP = ("srun", "--overlap", "--nodes=1", "--ntasks=1", "--cpus-per-task=1", "--mem=0", "--quiet")
+_STEP = ("--overlap", "--nodes=1", "--ntasks=1", "--cpus-per-task=1", "--mem=0", "--quiet")
 
 
 class Sentinel:
@@ -40,10 +43,10 @@ class Sentinel:
 
     Args:
         told: called once, from a thread, when Slurm tells the job's steps to end or kills this one.
-        step: the command that starts it.
+        step: the command that starts it; None: srun in this job.
     """
 
-    def __init__(self, told: Callable[[], None], step: tuple[str, ...] = _STEP) -> None:
+    def __init__(self, told: Callable[[], None], step: tuple[str, ...] | None = None) -> None:
         self._told = told
         self._step = step
         self._process: subprocess.Popen[bytes] | None = None
@@ -52,14 +55,15 @@ class Sentinel:
     def __enter__(self) -> Self:
         """Start it; blocks for as long as that takes to ask, not until it runs."""
         try:
+            step = (real_command("srun"), *_STEP) if self._step is None else self._step
             self._process = subprocess.Popen(
-                [*self._step, sys.executable, "-I", "-S", "-c", _PROGRAM],
+                [*step, sys.executable, "-I", "-S", "-c", _PROGRAM],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        except OSError:
+        except (OSError, EngineRefused):
             return self
         threading.Thread(
             target=self._listen, args=(self._process.stdout,), name="perdure-sentinel", daemon=True

@@ -80,6 +80,7 @@ class Options(Struct, frozen=True, kw_only=True):
         restart_cmd: the line that is given there instead of the command.
         save_signal: asks a program that catches it to save and go on.
         save_every_seconds: how long after the last save it is asked; None: it never is.
+        image_dir: where a step of Slurm has its checkpoint file of the old name; None: nowhere.
     """
 
     workers: int = 1
@@ -111,6 +112,7 @@ class Options(Struct, frozen=True, kw_only=True):
     restart_cmd: tuple[str, ...] = ()
     save_signal: str = "SIGUSR2"
     save_every_seconds: int | None = None
+    image_dir: str | None = None
 
     @property
     def engine_options(self) -> tuple[str, ...]:
