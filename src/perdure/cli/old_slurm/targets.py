@@ -1,7 +1,8 @@
 """The jobs of perdure's that a job or step of Slurm is: found in the store, without any daemon.
 
-A job says which job of Slurm it was begun in, its engine's ids which it was submitted as, and a
-worker that runs says in its heartbeat in which job and step it is.
+A job says which job of Slurm it was begun in, and a worker that runs a step of the old command line
+says in its heartbeat in which job and step it is. The arrays of ``--engine slurm`` are not looked
+for: `perdure checkpoint save` is for them.
 """
 
 from collections.abc import Iterator, Mapping
