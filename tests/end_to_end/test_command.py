@@ -1,8 +1,10 @@
 """Plain commands: `perdure run -- CMD` as a person uses it."""
 
 import os
+import shlex
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -147,6 +149,10 @@ def test_a_program_that_is_killed_with_all_of_perdure(perdure, count):
         (["-p", "N=1", "--", "true"], "-p is for templates"),
         (["--restart-cmd", "true", "job.yaml"], "--restart-cmd is for a command behind --"),
         (["--restart-args", "a", "--restart-cmd", "b", "--", "true"], "exclude each other"),
+        (["--restart-cmd", "./gone {file}", "--", "true"], "./gone is not there"),
+        (["--restart-cmd", "", "--", "true"], "--restart-cmd is empty"),
+        (["--key", "", "--", "true"], "--key is empty"),
+        (["--key-env", "A=B", "--", "true"], "--key-env 'A=B': no variable has such a name"),
         (["--restart-args", "'", "--", "true"], '--restart-args "\'" cannot be read'),
         (["--", "true", os.fsdecode(b"\xff")], "word 2 of the command is no UTF-8 text"),
     ],
@@ -224,3 +230,29 @@ def test_a_program_that_does_not_listen_is_left_alone(perdure):
 def test_a_save_signal_that_is_none(perdure):
     said = perdure("run", "--save-signal", "KILL", "--", "true", expect=2).stderr
     assert "--save-signal KILL: there is no such signal that a program can catch" in said
+
+
+def test_a_folder_that_is_gone_is_said(perdure):
+    gone = perdure.work / "gone"
+    gone.mkdir()
+    line = shlex.join(perdure.command("run", "--", "true"))
+    script = f"cd {gone} && rmdir {gone} && exec {line}"
+    done = subprocess.run(
+        ["sh", "-c", script], env=perdure.environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "the folder that you are in has been removed" in done.stderr
+
+
+def test_whoever_resumes_brings_the_secrets_also_while_the_last_manager_leaves(perdure):
+    """Some seconds pass between the stop and the last words of whoever makes the turns."""
+    code = """if [ "$PERDURE_RESUMED_FROM" ]; then echo "token $MY_TOKEN"; exit 0; fi
+    trap 'sleep 1; echo "openjd_checkpoint_save: {\\"state\\": \\"1\\"}"; exit 1' TERM
+    echo begun; while :; do sleep 0.05; done"""
+    perdure.environment["MY_TOKEN"] = "first"
+    with perdure.running("run", "--", "bash", "-c", code) as run:
+        run.until("begun")
+        perdure("suspend", "last")
+        perdure.environment["MY_TOKEN"] = "second"
+        assert "token second" in perdure("resume", "last").stdout
+        run.end(expect=75)

@@ -67,8 +67,15 @@ def read_command(given: Mapping[str, Any], environment: Mapping[str, str]) -> tu
     if not command or not command[0]:
         raise UsageError("no command stands behind --", hint="perdure run -- COMMAND [ARG]...")
     _check_text(command)
+    again = words(given["restart_cmd"], of="--restart-cmd")
+    if given["restart_cmd"] is not None and not again:
+        raise UsageError(
+            "--restart-cmd is empty", hint="Leave it out: the same line is given again."
+        )
     if given["engine"] == "local":
         _check_program(command[0], environment)
+        if again and "{" not in again[0]:
+            _check_program(again[0], environment)
     return tuple(command)
 
 

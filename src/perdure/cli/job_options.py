@@ -6,6 +6,7 @@
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -268,6 +269,14 @@ def job_document(given: Mapping[str, Any], environment: Mapping[str, str]) -> Jo
             "--again needs --key: only the job of a key is found again once it has ended",
             hint="Leave it out: without --key a line whose job has ended begins a new one.",
         )
+    if given["key"] == "":
+        raise UsageError("--key is empty", hint="Is the variable that it comes from not set?")
+    for name in given["key_variables"]:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise UsageError(
+                f"--key-env {name!r}: no variable has such a name", hint="Give the name alone."
+            )
+    current = _current_folder()
     template, command = given["template"], read_command(given, environment)
     variables, omitted = split_variables(environment, tuple(given["env_omit"]))
     rules = given["path_mapping_rules"]
@@ -279,8 +288,8 @@ def job_document(given: Mapping[str, Any], environment: Mapping[str, str]) -> Jo
         parameters=parse_parameters(given["parameters"]),
         environments=tuple(_text(one) for one in given["environments"]),
         extensions=_extensions(given["extensions"]),
-        template_dir=str(template.absolute().parent if template is not None else Path.cwd()),
-        current_dir=str(Path.cwd()),
+        template_dir=str(template.absolute().parent if template is not None else current),
+        current_dir=str(current),
         path_mapping=tuple(rule.to_json() for rule in read_path_mapping(rules)) if rules else (),
         variables=variables,
         omitted=omitted,
@@ -288,6 +297,15 @@ def job_document(given: Mapping[str, Any], environment: Mapping[str, str]) -> Jo
         selection=_selection(given),
         options=_options(given),
     )
+
+
+def _current_folder() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise UsageError(
+            "the folder that you are in has been removed", hint="Go to one that is there: cd DIR."
+        ) from error
 
 
 def with_line(

@@ -1,6 +1,7 @@
 """Resuming a job by a person's word: what is lifted and forgiven, and from where it goes on."""
 
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from perdure.engines.local import LocalEngine
 from perdure.errors import CheckpointMissing, UsageError
 from perdure.manager.branching import Forgiven, branch, forgive
 from perdure.manager.job_view import JobView
+from perdure.manager.presence import live_manager
 from perdure.policy.states import State
 from perdure.policy.stops import JOB, Scope, StopKind
 from perdure.store.layout import JobId
@@ -24,6 +26,7 @@ from perdure.store.layout import JobId
 _Found = TypeVar("_Found")
 #: So many tasks are named.
 _TOLD_TASKS = 5
+_LOOK_SECONDS = 0.05
 
 
 def resume_job(where: Places, given: dict[str, Any], engine: LocalEngine) -> int:
@@ -51,10 +54,21 @@ def resume_job(where: Places, given: dict[str, Any], engine: LocalEngine) -> int
         from perdure.cli.moving import move
 
         managed = move(managed, given, engine)
+    _wait_for_leaving(managed)
     _record(managed.view, given)
     if given["detach"]:
         return detach(where, managed)
     return go_on(replace(managed, patience_seconds=LEAVING_SECONDS), Shown.by(given))
+
+
+def _wait_for_leaving(managed: Managed) -> None:
+    """Let the manager of a suspended job leave first: it would go on with its own variables."""
+    view = managed.view
+    if view.stops.stopped(JOB) is None:
+        return
+    until = time.monotonic() + LEAVING_SECONDS
+    while time.monotonic() < until and live_manager(managed.store.driver, view.document.job):
+        time.sleep(_LOOK_SECONDS)
 
 
 def detach(where: Places, managed: Managed) -> int:

@@ -94,8 +94,8 @@ class Checkpointer:
 
     def _save_now(self) -> None:
         """Save; the interval counts from its end, so that a slow save is not followed at once."""
-        self._is_due = False
         self._save()
+        self._is_due = False  # whoever asked meanwhile is answered
         self._saved_at = time.monotonic()
 
     def _ask(self, _number: int, _frame: object) -> None:

@@ -67,6 +67,8 @@ _CHECKPOINTS = "perdure_checkpoints"
 #: Without anything known about the host: save at least this often (15 minutes).
 DEFAULT_INTERVAL_SECONDS = 900
 _LONGEST_FREEZE_SECONDS = 60.0
+#: So many intervals an unanswered question to save is left, before it is put again.
+_UNANSWERED_TIMES = 10
 _START_CAUSES: Mapping[type[PerdureError], Cause] = {
     CheckpointCorrupt: Cause.NOT_VERIFIED,
     CheckpointConflict: Cause.CONFLICT,
@@ -152,9 +154,11 @@ class TaskAttempt:
         every = self._context.document.options.save_every_seconds
         if every is None:
             return
-        saved = self.saves.facts.committed_at if self.saves is not None else None
-        since = max(self._began, self._asked_at, saved or 0.0)
-        if self._context.clock.monotonic() - since >= every:
+        saved = (self.saves.facts.committed_at if self.saves is not None else None) or 0.0
+        # A program that is slow to answer has no use for the question again.
+        times = _UNANSWERED_TIMES if self._asked_at > saved else 1
+        since = max(self._began, self._asked_at, saved)
+        if self._context.clock.monotonic() - since >= times * every:
             self.ask_save()
 
     @property

@@ -84,3 +84,22 @@ def test_a_signal_that_cannot_be_taken_leaves_the_others_as_they_were():
     ):
         pass
     assert signal.getsignal(signal.SIGUSR2) is before
+
+
+def test_the_signal_that_asks_to_save_and_go_on(monkeypatch):
+    """What asks while it saves is answered by that save: a slow one would never end."""
+    monkeypatch.setenv("PERDURE_SAVE_SIGNAL", "SIGUSR2")
+    saves = []
+
+    def save():
+        saves.append(1)
+        signal.raise_signal(signal.SIGUSR2)
+
+    with Checkpointer(save, interval_seconds=1e9) as saver:
+        saver.safe_point()
+        assert saves == []
+        signal.raise_signal(signal.SIGUSR2)
+        for _ in range(3):
+            saver.safe_point()
+        assert saves == [1]
+        assert not saver.is_asked
