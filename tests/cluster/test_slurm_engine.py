@@ -7,6 +7,8 @@ import pytest
 
 from support.worker_runs import wait_until
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 COUNT, CHUNKS = HERE / "count.yaml", HERE / "chunks.yaml"
 
