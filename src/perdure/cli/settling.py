@@ -7,7 +7,7 @@ from collections.abc import Callable
 from perdure.cli.allocations import job_of
 from perdure.cli.managed import Managed, maker_of, managed_job, resume_all
 from perdure.cli.places import Places
-from perdure.errors import EngineRefused
+from perdure.errors import EngineRefused, EngineUnavailable
 from perdure.manager.holding import hold
 from perdure.manager.hooks import Hooks
 from perdure.manager.job_view import JobView
@@ -24,6 +24,8 @@ _WAITED_SECONDS = 20.0
 #: A heartbeat that stands still is dead after three looks; one that moves is left for so long.
 _LOOKS = 12
 _LATER_SECONDS = 60.0
+#: How often a batch system that does not answer is asked again.
+_SILENT_SECONDS = 10.0
 
 
 def settle_job(
@@ -56,6 +58,11 @@ def settle_job(
         except EngineRefused as error:
             if not (holds and _hold_refused(managed.view, error)):
                 raise
+            continue
+        except EngineUnavailable:
+            if not holds:
+                raise
+            time.sleep(_SILENT_SECONDS)  # nobody comes behind this job: it waits for an answer
             continue
         if isinstance(answer, Rest):
             Hooks(managed.view.document, managed.view, managed.environment).run()
