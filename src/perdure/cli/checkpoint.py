@@ -476,8 +476,7 @@ def save(**given: Any) -> int:
 
     opened = open_job(places(given["home"], given["store"]), given["job"], write=True)
     view = opened.view
-    described = scope_of(view, given["step"], given["task"])
-    scope = Scope(described.get("step"), described.get("task"))
+    scope = Scope.of(scope_of(view, given["step"], given["task"]))
     before = at_work(view, scope)
     if not before:
         raise UsageError(

@@ -98,7 +98,7 @@ def _record(view: JobView, given: dict[str, Any]) -> None:
             values = ", ".join(str(value) for value in done.given_back)
             _say(f"these values were complete and run again: {values}")
     else:
-        tell_forgiven(forgive(view, Scope(scope.get("step"), scope.get("task"))))
+        tell_forgiven(forgive(view, Scope.of(scope)))
     if not put_resume(view, scope, given["conflict"]):
         raise UsageError(
             "somebody stopped the job anew meanwhile", hint="Give the command again to undo it."

@@ -44,8 +44,9 @@ def submit(**given: Any) -> int:
     from perdure.worker.loading import load
 
     where = places(given["home"], given["store"], share=given["share"])
-    document = job_document(given, caller_environment())
-    line = with_line(document, given["key_variables"], caller_environment())
+    environment = caller_environment()
+    document = job_document(given, environment)
+    line = with_line(document, given["key_variables"], environment)
     job = load(document)
     document = replace(document, name=document.name or job.name)
     check_runnable(document, job, capacity_of(document.options))

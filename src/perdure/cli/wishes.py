@@ -80,7 +80,7 @@ def _nothing_to_stop(view: "JobView", kind: str, scope: dict[str, Any]) -> str:
     settled = view.settled(None)
     if settled is not None:
         return f"the job is {settled.value}"
-    meant = Scope(scope.get("step"), scope.get("task"))
+    meant = Scope.of(scope)
     stop = view.stops.stopped(meant)
     if kind != "suspend" or stop is None or stop.by is not By.USER:
         return ""

@@ -26,9 +26,8 @@ def ask(view: JobView, what: str, scope: Scope) -> None:
     Raises:
         HomeError, OutOfSpace: it cannot be recorded.
     """
-    parts = {"step": scope.step, "task": scope.task}
-    covered = {name: part for name, part in parts.items() if part is not None}
-    while not view.records.append({"kind": "ask", "what": what, "scope": covered, "by": "user"}):
+    record = {"kind": "ask", "what": what, "scope": scope.recorded(), "by": "user"}
+    while not view.records.append(record):
         pass
 
 
@@ -39,7 +38,7 @@ def at_work(view: JobView, scope: Scope) -> Saved:
         tasks = {*step.running, *(t for t, watched in step.watched.items() if watched.is_running)}
         for task in tasks:
             if scope.covers(Scope(step.key, task)):
-                found[step.key, task] = _last_save(view, step.key, task)
+                found[step.key, task] = view.records.last_save(LineageId(step=step.key, task=task))
     return found
 
 
@@ -62,8 +61,3 @@ def wait_for_saves(view: JobView, before: Saved, seconds: float) -> Saved:
         if not left or time.monotonic() >= until:
             return left
         time.sleep(max(_LOOK_SECONDS, view.records.driver.look_seconds))
-
-
-def _last_save(view: JobView, step: StepKey, task: TaskKey) -> int:
-    log = view.records.lineage_log(LineageId(step=step, task=task))
-    return max((entry.number for entry in log.read() if entry.kind == "save"), default=0)

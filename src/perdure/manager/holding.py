@@ -13,8 +13,6 @@ def hold(view: JobView, scope: Scope, why: str) -> None:
     Raises:
         HomeError, OutOfSpace: it cannot be recorded.
     """
-    parts = {"step": scope.step, "task": scope.task}
-    covered = {name: part for name, part in parts.items() if part is not None}
-    record = {"kind": "suspend", "scope": covered, "by": "user", "reason": why}
+    record = {"kind": "suspend", "scope": scope.recorded(), "by": "user", "reason": why}
     while view.stops.stopped(scope) is None:
         view.records.append(record)

@@ -40,8 +40,7 @@ def at_work(records: JobRecords, launch: LaunchId) -> tuple[AtWork, ...]:
     for key in last.values():
         outcome = attempts[key].outcome
         step, task = StepKey(key.step), TaskKey(key.task)
-        log = records.lineage_log(LineageId(step=step, task=task))
-        saves = [entry.number for entry in log.read() if entry.kind == "save"]
+        save = records.last_save(LineageId(step=step, task=task))
         state = "" if outcome is None else str(outcome.get("state", "ended"))
-        found.append(AtWork(step=step, task=task, save=max(saves, default=0), state=state))
+        found.append(AtWork(step=step, task=task, save=save, state=state))
     return tuple(found)

@@ -46,7 +46,7 @@ def has_begun(view: JobView, intent: LaunchIntent) -> bool:
     account = view.records.known_account(intent.launch)
     if account.trouble and not account.attempts:
         return False
-    return account.opened is not None or intent.launch in view.records.state.started
+    return view.has_begun(intent.launch)
 
 
 def trouble_of(view: JobView, step: StepKey) -> str:

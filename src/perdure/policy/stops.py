@@ -7,8 +7,9 @@ it.
 Source: docs/journal-format.md, stopped(scope); docs/store-format.md, "Job log".
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
+from typing import Any, Self
 
 from msgspec import Struct
 
@@ -29,6 +30,16 @@ class Scope(Struct, frozen=True):
 
     step: int | None = None
     task: str | None = None
+
+    @classmethod
+    def of(cls, recorded: Mapping[str, Any]) -> Self:
+        """As it stands in records: what is not there is not bounded."""
+        return cls(recorded.get("step"), recorded.get("task"))
+
+    def recorded(self) -> dict[str, Any]:
+        """The opposite of `of`."""
+        parts = {"step": self.step, "task": self.task}
+        return {name: part for name, part in parts.items() if part is not None}
 
     def covers(self, other: "Scope") -> bool:
         """Whether all of ``other`` lies in this."""

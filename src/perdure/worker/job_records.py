@@ -150,6 +150,15 @@ class JobRecords:
         """The log of a lineage, not yet read."""
         return self._log(layout.lineage_log(self.job, lineage.step, lineage.task))
 
+    def last_save(self, lineage: LineageId) -> int:
+        """The sequence of a lineage's last checkpoint, 0 for none; reads its log.
+
+        Raises:
+            HomeError: it cannot be read.
+        """
+        entries = self.lineage_log(lineage).read()
+        return max((entry.number for entry in entries if entry.kind == "save"), default=0)
+
     def account(self, launch: LaunchId) -> LaunchAccount:
         """What counts of a launch's journal, read on, as far as the job's log was read.
 

@@ -157,9 +157,7 @@ class Ticker:
         for one in state.asked[self._asked :]:
             is_mine = intent is None or one.number > intent.number
             if one.what == "save" and is_mine and not state.is_asking_disabled:
-                self._with.ask(
-                    policy_stops.Scope(step=one.scope.get("step"), task=one.scope.get("task"))
-                )
+                self._with.ask(policy_stops.Scope.of(one.scope))
         self._asked = len(state.asked)
 
     def _is_still_counted(self) -> bool:
@@ -261,4 +259,4 @@ def fold_wishes(wishes: list[Wish]) -> policy_stops.Stops:
 
 def scope_of(one: Wish) -> policy_stops.Scope:
     """What a wish covers."""
-    return policy_stops.Scope(step=one.scope.get("step"), task=one.scope.get("task"))
+    return policy_stops.Scope.of(one.scope)
