@@ -5,6 +5,7 @@ everything that the element runs; an element that runs again is another launch, 
 """
 
 import re
+import shlex
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -49,3 +50,31 @@ def index_list(indexes: Sequence[int]) -> str:
     if list(indexes) == list(range(first, last + 1)) and len(indexes) > 1:
         return f"{first}-{last}"
     return ",".join(map(str, indexes))
+
+
+def array_script(
+    worker: Sequence[str], elements: str, *, index: str, counting: Sequence[str]
+) -> str:
+    """The batch script of an array of workers.
+
+    Args:
+        worker: the command that starts one; its launch and token are added.
+        elements: the elements file.
+        index: the variable that has the element's index.
+        counting: lines of the script that add to ``restarts`` how often the element was put back.
+    """
+    return "\n".join(
+        [
+            "#!/bin/sh",
+            f"elements={shlex.quote(elements)}",
+            "while read -r index launch token restarts; do",
+            f'  [ "$index" = "${index}" ] && break',
+            'done <"$elements" || exit 1',
+            *counting,
+            '[ "$restarts" = 0 ] || token="$token-r$restarts"',
+            'export PERDURE_TOKEN="$token"',
+            f"exec {shlex.join(worker)} \\",
+            '  --launch "$launch" --token "$token" --restarts "$restarts"',
+            "",
+        ]
+    )

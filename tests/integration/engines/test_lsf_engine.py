@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from perdure.engines import answers
 from perdure.engines.causes import TOLD_LATER
 from perdure.engines.lsf import engine as lsf_engine
 from perdure.engines.lsf.engine import LsfEngine, ids_of
@@ -20,7 +21,7 @@ LIMIT = "TERM_RUNLIMIT: job killed after reaching LSF run time limit"
 def says(tmp_path, monkeypatch):
     """Makes bjobs say that element 2 of job 7 is in a state, for a reason."""
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(lsf_engine, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(answers, "FRESH_SECONDS", 0.0)
     path = tmp_path / "bjobs"
 
     def say(state, reason="", code=""):

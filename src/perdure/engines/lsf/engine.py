@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.engines.allocation import LEAD_PART, LEAD_SECONDS
+from perdure.engines.answers import Answers
 from perdure.engines.base import LaunchRequest
 from perdure.engines.causes import TOLD_LATER
 from perdure.engines.elements import NAME, tokens_of, worker_command, write_elements
@@ -45,8 +46,6 @@ from perdure.engines.lsf.lsf_format import (
 from perdure.engines.tokens import Token, index_list, parse_token
 from perdure.errors import EngineError, EngineRefused, EngineUnavailable
 
-#: What LSF said holds for so long.
-FRESH_SECONDS = 2.0
 #: So long a worker that shows no life is waited for that LSF still calls running: it learns of the
 #: end of a job's processes from its daemon on the host, and tells why only then.
 _TOLD_SECONDS = 120.0
@@ -70,11 +69,8 @@ class LsfEngine:
         self._options = tuple(options)
         self._follow = tuple(follow)
         self._own_job = own_job
-        self._jobs: dict[str, Job] = {}
-        self._asked_at: float | None = None
+        self._jobs = Answers(_jobs)
         self._silent_since: dict[str, float] = {}
-        #: Numbers of jobs that LSF did not have when it was asked for them.
-        self._absent: set[int] = set()
 
     def new_tokens(self, count: int) -> Sequence[str]:
         """Those of the elements of one array; LSF counts from 1."""
@@ -103,7 +99,7 @@ class LsfEngine:
             *self._options,
         ]
         job = _submitted(lsf(command, text=array_script(worker_command(first), str(elements))))
-        self._asked_at = None
+        self._jobs.forget()
         with suppress(EngineError):  # who gives a command about the job makes the turn, too
             self._submit_turn(["-w", f"ended({job})"], first.logs)
         return [ids_of(f"{job}[{index}]") for index in indexes]
@@ -131,11 +127,10 @@ class LsfEngine:
     def find(self, token: str) -> Mapping[str, Any] | None:
         """The element that carries the token, if LSF has it and has not ended it."""
         wanted = parse_token(token)
-        self._ask()
         if wanted is None:
             return None
         name, end = f"{NAME}{wanted.array}", f"[{wanted.index}]"
-        for job in self._jobs.values():
+        for job in self._jobs.all().values():
             is_it = job.name.partition("[")[0] == name and job.job.endswith(end)
             if is_it and not job.is_over:
                 return ids_of(job.job)
@@ -145,7 +140,7 @@ class LsfEngine:
         """Whether LSF has the element, waiting or running; yes, where it never answered."""
         job = self._found(ids)
         if job is None:
-            return self._asked_at is None
+            return not self._jobs.is_there
         return not job.is_over
 
     def may_live(self, ids: Mapping[str, Any]) -> bool:
@@ -156,8 +151,7 @@ class LsfEngine:
         name = str(ids.get("job"))
         if name == self._own_job:
             return False
-        self._ask()
-        job = self._jobs.get(name)
+        job = self._found(ids)
         if job is None or job.is_over or job.state == "PEND":
             return False
         if job.is_out_of_reach or job.is_stopped:
@@ -172,10 +166,7 @@ class LsfEngine:
             EngineUnavailable: LSF has not answered yet: nobody knows anything.
         """
         name, job = ids.get("job"), self._found(ids)
-        if self._asked_at is None:
-            raise EngineUnavailable(
-                "LSF does not answer", hint="Give the command again when it does."
-            )
+        self._refuse_silence()
         if job is None:
             return None if has_begun else f"LSF does not know job {name} any more: it never began"
         if not job.is_over:
@@ -188,8 +179,8 @@ class LsfEngine:
         return None
 
     def ran_out_of_memory(self, ids: Mapping[str, Any]) -> bool:
-        """Whether LSF ended the element for its memory (TERM_MEMLIMIT), as far as it was asked."""
-        job = self._jobs.get(str(ids.get("job")))
+        """Whether LSF ended the element for its memory (TERM_MEMLIMIT)."""
+        job = self._found(ids)
         return job is not None and job.is_over and "TERM_MEMLIMIT" in job.reason
 
     def interrupt(self, ids: Mapping[str, Any], *, by_person: bool) -> None:
@@ -205,16 +196,11 @@ class LsfEngine:
             EngineUnavailable: LSF does not answer.
             EngineRefused: it says no.
         """
-        self._asked_at = None
-        self._ask()
-        name = str(ids.get("job"))
-        job = self._jobs.get(name)
-        if self._asked_at is None:
-            raise EngineUnavailable(
-                "LSF does not answer", hint="Give the command again when it does."
-            )
+        self._jobs.forget()
+        job = self._found(ids)
+        self._refuse_silence()
         if job is not None and job.state == "PEND":
-            lsf(["bkill", name])
+            lsf(["bkill", str(ids.get("job"))])
 
     def wait(self, seconds: float) -> bool:
         """Sleep; LSF tells nobody when a job has ended."""
@@ -222,34 +208,20 @@ class LsfEngine:
         return False
 
     def _found(self, ids: Mapping[str, Any]) -> Job | None:
-        """What LSF says of an element, asked anew for one that is younger than its last answer."""
-        self._ask()
-        name = str(ids.get("job"))
-        number = _number(name)
-        is_unknown = name not in self._jobs and number not in self._absent
-        is_younger = number > max(map(_number, self._jobs), default=0)
-        if is_unknown and is_younger and self._asked_at is not None:
-            self._absent.add(number)
-            self._asked_at = None
-            self._ask()
-        return self._jobs.get(name)
+        """What LSF says of an element."""
+        return self._jobs.of(str(ids.get("job")))
 
-    def _ask(self) -> None:
-        """See that what LSF said is fresh."""
-        now = time.monotonic()
-        if self._asked_at is not None and now - self._asked_at < FRESH_SECONDS:
-            return
-        command = ["bjobs", "-a", "-u", getpass.getuser(), "-J", f"{NAME}*"]
-        with suppress(EngineUnavailable, ValueError):
-            jobs = _shown([*command, "-json", "-o", JOB_FIELDS])
-            self._jobs = {job.job: job for job in jobs}
-            self._asked_at = now
+    def _refuse_silence(self) -> None:
+        if not self._jobs.is_there:
+            raise EngineUnavailable(
+                "LSF does not answer", hint="Give the command again when it does."
+            )
 
 
-def _number(name: str) -> int:
-    """The number of a job in its name or an element's: LSF's grow."""
-    digits = name.partition("[")[0]
-    return int(digits) if digits.isdigit() else 0
+def _jobs() -> Mapping[str, Job]:
+    """All of perdure's that this user has in LSF, by its name."""
+    command = ["bjobs", "-a", "-u", getpass.getuser(), "-J", f"{NAME}*"]
+    return {job.job: job for job in _shown([*command, "-json", "-o", JOB_FIELDS])}
 
 
 def ids_of(job: str) -> dict[str, str]:

@@ -13,7 +13,6 @@ Source: bsub(1), bjobs(1), bkill(1), bacct(1) "termination reasons" of IBM Spect
 import json
 import math
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum
@@ -21,6 +20,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from perdure.engines import tokens
 from perdure.errors import EngineRefused
 from perdure.policy.resources import CPUS, GPUS, MEMORY_MIB, SCRATCH_MIB, Requirements
 
@@ -294,19 +294,8 @@ def array_script(worker: Sequence[str], elements: str) -> str:
         worker: the command that starts one; its launch and token are added.
         elements: the elements file.
     """
-    return "\n".join(
-        [
-            "#!/bin/sh",
-            f"elements={shlex.quote(elements)}",
-            "while read -r index launch token restarts; do",
-            '  [ "$index" = "$LSB_JOBINDEX" ] && break',
-            'done <"$elements" || exit 1',
-            'echo "$LSB_JOBID" >>"$elements.$index" || exit 1',
-            'restarts="$((restarts + $(wc -l <"$elements.$index") - 1))"',
-            '[ "$restarts" = 0 ] || token="$token-r$restarts"',
-            'export PERDURE_TOKEN="$token"',
-            f"exec {shlex.join(worker)} \\",
-            '  --launch "$launch" --token "$token" --restarts "$restarts"',
-            "",
-        ]
-    )
+    counting = [
+        'echo "$LSB_JOBID" >>"$elements.$index" || exit 1',
+        'restarts="$((restarts + $(wc -l <"$elements.$index") - 1))"',
+    ]
+    return tokens.array_script(worker, elements, index="LSB_JOBINDEX", counting=counting)

@@ -24,6 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from perdure.engines.answers import Answers
 from perdure.engines.base import LaunchRequest
 from perdure.engines.elements import (
     NAME,
@@ -48,10 +49,8 @@ from perdure.engines.slurm.slurm_format import (
     resource_options,
 )
 from perdure.engines.tokens import Token, index_list, parse_token
-from perdure.errors import EngineError, EngineRefused, EngineUnavailable
+from perdure.errors import EngineError, EngineRefused
 
-#: What Slurm said holds for so long.
-FRESH_SECONDS = 2.0
 #: MaxArraySize where Slurm does not say it.
 _USUAL_ARRAY_SIZE = 1001
 #: Of an array's token; the elements' have more behind it.
@@ -71,11 +70,7 @@ class SlurmEngine:
     def __init__(self, options: Sequence[str] = (), follow: Sequence[str] = ()) -> None:
         self._options = tuple(options)
         self._follow = tuple(follow)
-        self._queue: dict[str, Queued] = {}
-        self._asked_at: float | None = None
-        self._tried_at: float | None = None
-        #: Numbers of jobs that Slurm did not have when it was asked for them.
-        self._absent: set[str] = set()
+        self._queue = Answers(_queue)
         self._array_limit: int | None = None
         self._delayed: set[str] = set()
 
@@ -147,7 +142,7 @@ class SlurmEngine:
             *memory_options(first.requirements, self._options, first.memory),
         ]
         job = _job_of(slurm(command, text=array_script(worker_command(first), str(elements))))
-        self._asked_at = self._tried_at = None
+        self._queue.forget()
         return job
 
     def follow_later(self, seconds: float, logs: Path) -> bool:
@@ -186,8 +181,7 @@ class SlurmEngine:
     def find(self, token: str) -> Mapping[str, Any] | None:
         """The element that carries the token, if Slurm has it and has not ended it."""
         wanted = parse_token(token)
-        self._ask()
-        for queued in self._queue.values():
+        for queued in self._queue.all().values():
             job, _underscore, element = queued.job.partition("_")
             if (
                 wanted is not None
@@ -200,10 +194,9 @@ class SlurmEngine:
 
     def is_there(self, ids: Mapping[str, Any]) -> bool:
         """Whether Slurm has the element, waiting or running; yes, where it never answered."""
-        self._ask()
         queued = self._found(ids)
         if queued is None:
-            return self._asked_at is None
+            return not self._queue.is_there
         if queued.waits_for_its_time:
             self._let_begin(queued)
         return not queued.is_over
@@ -214,7 +207,6 @@ class SlurmEngine:
 
     def why_stopped(self, ids: Mapping[str, Any], *, has_begun: bool) -> str | None:
         """What was cancelled stays stopped; so does what never began and Slurm does not know."""
-        self._ask()
         queued = self._found(ids)
         if queued is None and has_begun:
             return None
@@ -224,26 +216,12 @@ class SlurmEngine:
 
     def ran_out_of_memory(self, ids: Mapping[str, Any]) -> bool:
         """Whether its last state was OUT_OF_MEMORY; Slurm forgets some minutes after the end."""
-        self._ask()
         queued = self._found(ids)
         return queued is not None and queued.is_out_of_memory
 
     def _found(self, ids: Mapping[str, Any]) -> Queued | None:
         """What Slurm says of an element; an array that ended unbegun is shown as one job."""
-        job = str(ids.get("job"))
-        number = job.partition("_")[0]
-        if job not in self._queue and number not in self._queue and self._may_be_new(number):
-            self._absent.add(number)
-            self._tried_at = None
-            self._ask()
-        return self._queue.get(job) or self._queue.get(number)
-
-    def _may_be_new(self, number: str) -> bool:
-        """Whether somebody may have submitted the job since Slurm answered: its numbers grow."""
-        is_answered = self._asked_at is not None and self._asked_at == self._tried_at
-        if not is_answered or number in self._absent or not number.isdigit():
-            return False
-        return int(number) > max((int(job.partition("_")[0]) for job in self._queue), default=0)
+        return self._queue.of(str(ids.get("job")))
 
     def _let_begin(self, queued: Queued) -> None:
         """A requeued element would wait for two minutes; its owner may say that it need not.
@@ -272,10 +250,9 @@ class SlurmEngine:
             EngineUnavailable: Slurm does not answer.
             EngineRefused: it says no.
         """
-        self._asked_at = self._tried_at = None
-        self._ask()
+        self._queue.forget()
         queued = self._found(ids)
-        if self._asked_at is None or (queued is not None and queued.is_pending):
+        if not self._queue.is_there or (queued is not None and queued.is_pending):
             slurm(["scancel", "--state=PENDING", str(ids.get("job"))])
 
     def check(self) -> None:
@@ -292,20 +269,11 @@ class SlurmEngine:
         time.sleep(seconds)
         return False
 
-    def _ask(self) -> None:
-        """See that what Slurm said is fresh."""
-        tried_at = self._tried_at
-        if tried_at is not None and time.monotonic() - tried_at < FRESH_SECONDS:
-            return
-        command = ["squeue", "-h", "-r", "-t", "all", "-u", getpass.getuser(), "-o", QUEUE_FORMAT]
-        try:
-            found = parse_queue(slurm(command))
-        except EngineUnavailable:
-            return
-        finally:
-            self._tried_at = time.monotonic()  # who is silent is not asked for each worker anew
-        self._queue = {queued.job: queued for queued in found}
-        self._asked_at = self._tried_at
+
+def _queue() -> Mapping[str, Queued]:
+    """All that this user has in Slurm, by its name."""
+    command = ["squeue", "-h", "-r", "-t", "all", "-u", getpass.getuser(), "-o", QUEUE_FORMAT]
+    return {queued.job: queued for queued in parse_queue(slurm(command))}
 
 
 def _job_of(printed: str) -> str:

@@ -5,12 +5,12 @@ Source: sbatch(1), squeue(1), scontrol(1); docs/engines.md has what was measured
 
 import math
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from msgspec import Struct
 
+from perdure.engines import tokens
 from perdure.engines.causes import Cause
 from perdure.errors import EngineRefused
 from perdure.policy.memory_growth import MemoryWish, grown_mib
@@ -351,18 +351,7 @@ def array_script(worker: Sequence[str], elements: str) -> str:
         worker: the command that starts one; its launch and token are added.
         elements: the elements file.
     """
-    return "\n".join(
-        [
-            "#!/bin/sh",
-            f"elements={shlex.quote(elements)}",
-            "while read -r index launch token restarts; do",
-            '  [ "$index" = "$SLURM_ARRAY_TASK_ID" ] && break',
-            'done <"$elements" || exit 1',
-            'restarts="$((restarts + ${SLURM_RESTART_COUNT:-0}))"',
-            '[ "$restarts" = 0 ] || token="$token-r$restarts"',
-            'export PERDURE_TOKEN="$token"',
-            f"exec {shlex.join(worker)} \\",
-            '  --launch "$launch" --token "$token" --restarts "$restarts"',
-            "",
-        ]
-    )
+    counting = [
+        'restarts="$((restarts + ${SLURM_RESTART_COUNT:-0}))"',
+    ]
+    return tokens.array_script(worker, elements, index="SLURM_ARRAY_TASK_ID", counting=counting)
