@@ -168,14 +168,7 @@ def test_what_a_launcher_leaves_on_another_node_is_ended_before_anything_is_star
 def test_a_worker_that_is_killed(job, ranks):
     ranks.submit()
     wait_until("both ranks count", ranks.are_under_way)
-    mark = str(job.folder).encode()
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            line = (path / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if b"perdure.cli.work" in line and mark in line:
-            kill(int(path.name))
+    job.kill_workers()
     assert ranks.end_well() == 2
 
 
